@@ -132,6 +132,10 @@ class ControlReader(_Words):
         version = self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM]
         return min(version, limits.MAX_COUNTER)
 
+    def versions(self) -> list[int]:
+        """Return the version words of all streams, by index: one look for all."""
+        return self.words[_FIRST_STREAM::_WORDS_PER_STREAM].tolist()
+
     def close(self) -> None:
         self.words.release()
         close_map(self._map)

@@ -117,6 +117,12 @@ class RemoteRun:
         self.welcomed = False
         """True once its list of streams has arrived."""
         self.ended_at = 0.0
+        self.changes = 0
+        """Number of changes of the run and its streams, beside versions and rates."""
+        self.total_version = 0
+        """The versions of all streams together: it grows when one publishes."""
+        self.wanted_streams: dict[int, RemoteStream] = {}
+        """The streams that are open, by index; `RemoteStream` keeps it."""
         self.dropped = 0
         """Number of its messages that made no sense, or came too late."""
         self.control: ControlReader | None = None
@@ -132,6 +138,12 @@ class RemoteRun:
         self._requested: dict[int, str] = {}
         """Transports requested of the trainer, by stream; "": released."""
         self._awaited: dict[int, _Awaited] = {}
+        self._versions: list[int] = []
+        """The version words at the last poll, by index."""
+        self._to_measure: set[int] = set()
+        """The streams that are new or publish: their rates change by the clock."""
+        self._pause_state = (False, 0)
+        """`paused` and `waits` at the last poll."""
         self._now = 0.0
         description = folder.description
         if description.protocol != limits.PROTOCOL:
@@ -215,9 +227,36 @@ class RemoteRun:
             has_changed = self._receive()
             if self._awaited:
                 has_changed |= self._await_descriptors()
-        for stream in self.streams.values():
-            has_changed |= stream.measure(now)
+        pause_state = (self.paused, self.waits)
+        self.changes += has_changed or pause_state != self._pause_state
+        self._pause_state = pause_state
+        has_changed |= self._measure(now)
+        for stream in list(self.wanted_streams.values()):
             self.share(stream)
+        return has_changed
+
+    def _measure(self, now: float) -> bool:
+        """Measure the streams that publish; return whether there are new versions.
+
+        Those at rest cost nothing: a run may have hundreds.
+        """
+        if self.control is None:
+            return False
+        versions = self.control.versions()
+        if versions != self._versions:
+            previous = self._versions or [0] * len(versions)
+            for index, version in enumerate(versions):
+                if version != previous[index]:
+                    self._to_measure.add(index)
+            self._versions = versions
+            self.total_version = sum(versions)
+        has_changed = False
+        for index in list(self._to_measure):
+            stream = self.streams.get(index)
+            if stream is not None:
+                has_changed |= stream.measure(now)
+            if stream is None or not stream.rate_hz:
+                self._to_measure.remove(index)
         return has_changed
 
     def _connect(self) -> None:
@@ -313,6 +352,7 @@ class RemoteRun:
             stream = self.streams.get(info.index)
             if stream is None:
                 self.streams[info.index] = RemoteStream(self, info)
+                self._to_measure.add(info.index)
             elif stream.info != info:
                 stream.info_changed(info)
         self.viewers = [{"pid": v.pid, "client": v.client} for v in manifest.viewers]
@@ -388,6 +428,7 @@ class RemoteRun:
             self.streams[
                 key
             ].fault = f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
+            self.changes += 1
         awaited.close()
         awaited.request_at = self._now + _SILENCE_S
         for token in awaited.needed:
@@ -409,6 +450,7 @@ class RemoteRun:
         """
         if refused:
             self.refused = refused
+            self.changes += 1
             self._connect_at = self._now + _REFUSED_PERIOD_S
         for key in list(self._awaited):
             self._drop_awaited(key)
@@ -427,6 +469,7 @@ class RemoteRun:
         Memory that it shared stays readable as long as it is mapped.
         """
         self.alive = False
+        self.changes += 1
         self.ended_at = time.time()
         self._disconnect()
         self.watch.close()

@@ -40,6 +40,8 @@ class RemoteStream:
         """
         self.wanted_transport = ""
         """The transport that the run is to share by; "": none."""
+        self._changes = 0
+        """Number of changes of its version, its rate and its fault."""
         self._is_open = False
         self._reader: Reader | None = None
         self._reader_transport = ""
@@ -107,6 +109,11 @@ class RemoteStream:
         return self._rate.hz if self.run.alive else 0.0
 
     @property
+    def changes(self) -> int:
+        """Number of changes of the stream or its run: facts are alike until it grows."""
+        return self._changes + self.run.changes
+
+    @property
     def opened(self) -> bool:
         """True while memory with its frames is open here."""
         return self._reader is not None
@@ -117,6 +124,7 @@ class RemoteStream:
         Only opened streams cost it anything.
         """
         self._is_open = True
+        self.run.wanted_streams[self.info.index] = self
         self._choose()
 
     def release(self) -> None:
@@ -126,6 +134,7 @@ class RemoteStream:
         self._failures.clear()
         self._drop_reader()
         self.run.share(self)  # now: it may be opened again before the next poll
+        self.run.wanted_streams.pop(self.info.index, None)
 
     def refuse(self, reason: str) -> None:
         """Change to the next transport: the frames of this one cannot be used here.
@@ -223,14 +232,18 @@ class RemoteStream:
     def measure(self, now: float) -> bool:
         """Take in the version at `now` (seconds); return whether it is a new one."""
         last_version = self._last_version
+        last_rate = self._rate.hz
         self._last_version = self.version
         self._rate.look(now, self._last_version)
-        return self._last_version != last_version
+        has_new_version = self._last_version != last_version
+        self._changes += has_new_version or self._rate.hz != last_rate
+        return has_new_version
 
     def _choose(self) -> None:
         """Choose the best transport that the run offers and this process can take."""
         if not self._is_open or not self.run.alive:
             return
+        self._changes += 1
         info = self.info
         names = info.transports if self.order is None else self.order(info)
         transport = ""

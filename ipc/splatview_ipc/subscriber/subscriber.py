@@ -59,6 +59,8 @@ class Subscriber:
         self._endpoint = endpoint
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
+        self.changes = 0
+        """Number of changes of runs and streams, beside versions and rates."""
         self.fault: str | None = None
         """The reason why no run can be found, for users; None: they can."""
 
@@ -83,10 +85,14 @@ class Subscriber:
         now = time.monotonic() if now is None else now
         has_changed = False
         for run in list(self._runs.values()):
+            previous = run.changes
             has_changed |= run.poll(now)
+            self.changes += run.changes - previous
         if now >= self._next_scan:
             self._next_scan = now + _SCAN_PERIOD_S
-            has_changed |= self._scan()
+            if self._scan():
+                self.changes += 1
+                has_changed = True
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None:
             retiring.release_idle()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.viewer import Viewer
 from support.wait import clock
 
+import splatview
 from splatview_viewer.core.events import Event, PointerMove, PointerPress
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.workspace.slot import Slot
@@ -70,3 +72,22 @@ def test_a_command_is_executed_amid_moves_of_the_pointer(
     viewer.catalogue.do(done.append, True)
     viewer.tick(clock(), [PointerMove(402, 200)])
     assert done == [True]
+
+
+def test_only_the_entry_of_a_stream_that_published_is_brought_up_to_date(
+    viewer: Viewer,
+) -> None:
+    picture = np.zeros((4, 4, 3), np.uint8)
+    names = [f"image {number}" for number in range(12)]
+    for name in names:
+        splatview.publish(picture, name)
+    viewer.until_listed(*names)
+    viewer.until(viewer.loaded)
+    entry = next(e for e in viewer.state.entries if e.name == names[5])
+    refreshed = viewer.pump.refreshed
+    viewer.tick(clock())
+    assert viewer.pump.refreshed == refreshed
+    turns = viewer.full_ticks
+    splatview.publish(picture, names[5])
+    viewer.until(lambda: entry.version == 2)
+    assert 0 < viewer.pump.refreshed - refreshed <= viewer.full_ticks - turns

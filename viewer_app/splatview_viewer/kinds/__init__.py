@@ -24,6 +24,7 @@ KINDS = (
     snapshot.KIND,
 )
 """All kinds. Strips in the panel are in this order."""
+_BY_NAME = {kind.name: kind for kind in KINDS}
 
 
 def shown_kinds() -> tuple[str, ...]:
@@ -43,7 +44,7 @@ def recorded_kind() -> str:
 
 def about(name: str) -> Kind:
     """Return the kind of this name; one without a view for a name that is none."""
-    return next((kind for kind in KINDS if kind.name == name), None) or Kind(name)
+    return _BY_NAME.get(name) or Kind(name)
 
 
 def links_of(name: str) -> tuple[Link, ...]:

@@ -34,10 +34,10 @@ class _RunTimes:
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=_GAPS))
     usual_gap_s: float = 0.0
 
-    def take_in(self, versions: int, now: float) -> None:
-        """Take in the number of versions at `now`."""
+    def take_in(self, versions: int, now: float) -> bool:
+        """Take in the number of versions at `now`; return whether it is another one."""
         if versions == self.versions:
-            return
+            return False
         is_first = not self.versions
         self.versions = versions
         if self.was_active:
@@ -46,6 +46,7 @@ class _RunTimes:
         # Those of before it was looked at may be of any time.
         self.was_active = not is_first
         self.published_at = now
+        return True
 
 
 class Activity:
@@ -55,16 +56,20 @@ class Activity:
         self._times: dict[str, _RunTimes] = {}
         """By the id of the run."""
 
-    def take_in(self, runs: Iterable[RemoteRun], now: float) -> None:
-        """Take in what runs published. now: seconds since the epoch."""
+    def take_in(self, runs: Iterable[RemoteRun], now: float) -> set[RemoteRun]:
+        """Take in what runs published; return those that published something.
+
+        now: seconds since the epoch.
+        """
         old_times = self._times
         self._times = {}
+        active_runs = set()
         for run in runs:
             times = old_times.get(run.id) or _RunTimes()
             self._times[run.id] = times
-            if run.alive:
-                versions = sum(stream.version for stream in run.streams.values())
-                times.take_in(versions, now)
+            if run.alive and times.take_in(run.total_version, now):
+                active_runs.add(run)
+        return active_runs
 
     def write_into(self, slot: Slot) -> None:
         """Write what is known of the runs of a stream into its entry."""

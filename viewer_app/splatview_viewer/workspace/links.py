@@ -19,6 +19,7 @@ from splatview_viewer.workspace.shards import runs_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.core.kind import Link
     from splatview_viewer.workspace.catalogue import Catalogue, UserLike, ViewportLike
@@ -181,6 +182,12 @@ class Links:
         """The streams of visible entries, by their `id`."""
         self._feeds: dict[int, _Feed] = {}
         """Readers of the streams over visible entries, by the `id` of the stream."""
+        self._fed_state: object = None
+        """The streams and visible entries when the readers were found last."""
+        self._kinds_of_runs: dict[RemoteRun, dict[str, Slot]] = {}
+        """The first entry of each kind of each run."""
+        self._kinds_state: object = None
+        """The list and streams when `_kinds_of_runs` was found last."""
 
     # -- which entries -----------------------------------------------------------------
 
@@ -211,17 +218,29 @@ class Links:
         links = [link for link in own_links if link.plotted == plotted]
         if not links:
             return {}
-        runs = runs_of(stream)
+        by_run = self._first_of_kinds()
         first_of_kind: dict[str, Slot] = {}
-        for candidate in self._catalogue.slots.values():
-            candidate_stream = candidate.source.stream
-            if candidate_stream is not None and candidate_stream.run in runs:
-                first_of_kind.setdefault(candidate.entry.kind, candidate)
+        for run in runs_of(stream):
+            first_of_kind = by_run.get(run, {}) | first_of_kind
         return {
             link: first_of_kind[link.kind]
             for link in links
             if link.kind in first_of_kind
         }
+
+    def _first_of_kinds(self) -> dict[RemoteRun, dict[str, Slot]]:
+        """Return the first entry of each kind of each run, found anew after changes."""
+        catalogue = self._catalogue
+        state = catalogue.list_changes, catalogue.subscriber.changes
+        if state != self._kinds_state:
+            self._kinds_state = state
+            self._kinds_of_runs = {}
+            for slot in catalogue.slots.values():
+                stream = slot.source.stream
+                if stream is not None:
+                    kinds = self._kinds_of_runs.setdefault(stream.run, {})
+                    kinds.setdefault(slot.entry.kind, slot)
+        return self._kinds_of_runs
 
     def _plotted_in(self, viewport: ViewportLike) -> list[Slot]:
         """Return the entries that additions plot in a viewport, or in its panel."""
@@ -288,8 +307,13 @@ class Links:
 
     def _share_streams(self) -> None:
         """Have runs share the streams that are used, and no others."""
+        catalogue = self._catalogue
+        slots: Iterable[Slot] = self.watched
+        if catalogue.recorder is not None and catalogue.recorder.options.folder:
+            # What is written to disk is shared though it is not seen.
+            slots = catalogue.slots.values()
         used: dict[int, RemoteStream] = {}
-        for slot in self._catalogue.slots.values():
+        for slot in slots:
             used.update((id(stream), stream) for stream in slot.source.streams)
         for key, stream in self._opened.items():
             if key not in used:
@@ -302,7 +326,12 @@ class Links:
 
     def _update_feeds(self) -> None:
         """Read the streams over the visible entries, and no others."""
-        streams = self._catalogue.subscriber.streams
+        subscriber = self._catalogue.subscriber
+        state = subscriber.changes, list(self.watched)
+        if state == self._fed_state:
+            return
+        self._fed_state = state
+        streams = subscriber.streams
         linked_streams: dict[int, _LinkedStream] = {}
         for slot in self.watched:
             if slot.source.stream is None:

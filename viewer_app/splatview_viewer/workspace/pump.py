@@ -47,6 +47,13 @@ class Pump:
         self._gpu_needed_until = 0.0
         self._upkeep_due = 0.0
         """Time from which on moves of the pointer do not postpone the upkeep."""
+        self._matched_changes = -1
+        """Changes of the subscriber when streams were matched with entries last; -1:
+        they have to be matched."""
+        self._chosen_of: dict[ViewportLike, tuple[int, str | None]] = {}
+        """The list and the entry of each viewport when one was chosen for it last."""
+        self.refreshed = 0
+        """Number of times that an entry was brought up to date."""
 
     def poll(self, now: float, only_moves: bool = False) -> bool:
         """Bring entries and views up to date; return whether there is news to draw.
@@ -60,10 +67,12 @@ class Pump:
         has_commands = False
         if has_changed or not only_moves or not self._may_wait(now):
             self._upkeep_due = now + _UPKEEP_PERIOD_S
-            has_commands = self._keep_up(now, has_changed)
+            has_commands = self._keep_up(now)
         for slot in list(catalogue.slots.values()):
-            self._feeder.work_on(slot)
-            self._feeder.feed_unseen(slot, now)
+            if slot.views:
+                self._feeder.work_on(slot)
+            elif slot.entry.is_file:
+                self._feeder.feed_unseen(slot, now)
         has_values = False
         for slot in catalogue.watched():
             has_values |= self._feeder.take_in(slot, now)
@@ -77,25 +86,25 @@ class Pump:
             return False
         return not any(slot.source.at_work for slot in catalogue.slots.values())
 
-    def _keep_up(self, now: float, has_changed: bool) -> bool:
-        """Bring the list up to date; return whether commands were executed.
-
-        has_news: runs or streams have changed.
-        """
+    def _keep_up(self, now: float) -> bool:
+        """Bring the list up to date; return whether commands were executed."""
         catalogue = self._catalogue
         self._gpu_account.shared = self._is_gpu_needed(now)
-        if has_changed:
+        changes = catalogue.subscriber.changes
+        if changes != self._matched_changes:
+            self._matched_changes = changes
             self._matcher.match(now)
         if catalogue.subscriber.fault:
             catalogue.notice(catalogue.subscriber.fault)
         self._refresh_entries(now)
         if catalogue.chooses:
-            for viewport in list(catalogue.viewports):
-                self._choose_entry(viewport)
+            self._choose_entries()
         has_commands = self._execute_commands()
         catalogue.counts.update(catalogue, now)
         for slot in catalogue.links.update_watched():
             self._feeder.release(slot)
+            # The entry of a stream that is gone stays for as long as it is seen.
+            self._matched_changes = -1
         catalogue.links.hand_over()
         self._matcher.open_oom_snapshots()
         return has_commands
@@ -109,11 +118,16 @@ class Pump:
     def _refresh_entries(self, now: float) -> None:
         """Update each entry from its source, and mark the list if it looks different."""
         catalogue = self._catalogue
-        catalogue.activity.take_in(catalogue.subscriber.runs, time.time())
+        runs = catalogue.subscriber.runs
+        active_runs = catalogue.activity.take_in(runs, time.time())
         has_changed = False
         for slot in list(catalogue.slots.values()):
             if slot.source.rests:
+                stream = slot.source.stream
+                if active_runs and stream is not None and stream.run in active_runs:
+                    catalogue.activity.write_into(slot)
                 continue
+            self.refreshed += 1
             entry = slot.entry
             previous_text = _list_text(entry)
             previous_rate = entry.rate_hz
@@ -127,6 +141,17 @@ class Pump:
                 catalogue.mark()
         if has_changed:
             catalogue.list_changed()
+
+    def _choose_entries(self) -> None:
+        """Have viewports choose anew where the list or what they show has changed."""
+        catalogue = self._catalogue
+        previous = self._chosen_of
+        self._chosen_of = {}
+        for viewport in list(catalogue.viewports):
+            state = catalogue.list_changes, viewport.key
+            if previous.get(viewport) != state:
+                self._choose_entry(viewport)
+            self._chosen_of[viewport] = state
 
     def _choose_entry(self, viewport: ViewportLike) -> None:
         """Have a viewport whose user has chosen nothing show the preferred entry.

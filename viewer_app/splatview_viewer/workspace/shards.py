@@ -298,6 +298,14 @@ class ShardedStream:
             self._version = max(self._version + 1, newest)
         return self._version
 
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """What differs once something of it, or of a rank's run, has changed."""
+        counts = [self.version]
+        for shard in self.shards:
+            counts += [shard.stream.changes, shard.stream.run.total_version]
+        return tuple(counts)
+
     def _state(self) -> tuple[_PartState, ...]:
         return tuple(shard.state for shard in self.shards)
 

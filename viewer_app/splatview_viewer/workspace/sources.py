@@ -149,18 +149,28 @@ class StreamSource(ValueSource):
         self._last_version = 0
         """The version that was handed out last; 0: none, or something recorded."""
         self._next_live_look = 0.0
+        self._refreshed: object = None
+        """What the entry was brought up to date with last; None: nothing."""
 
     def follow(self, stream: Any) -> None:
         if self.tape is not None:
             self.tape.start_next_run()
         self.stream = stream
+        self._refreshed = None
         self._last_version = 0
         self.time_ns = 0
         self.trouble = ""
         self.step = None
 
+    @property
+    def rests(self) -> bool:  # type: ignore[override]
+        if self.tape is not None or (self._recorder is not None and self.streams):
+            return False
+        return self._refreshed == (self.stream.changes, self.time_ns)
+
     def refresh(self, entry: Entry, now: float) -> None:
         stream = self.stream
+        self._refreshed = stream.changes, self.time_ns
         runs = [run for run in runs_of(stream) if run.alive]
         entry.alive = stream.run.alive
         entry.version = stream.version
