@@ -199,12 +199,19 @@ def playbacks_of(viewport: Viewport) -> list[Playback]:
 def _settle_size(view: ShownView, ties: UserTies) -> None:
     """Have a view look as its own size asks for, once panes have other sizes.
 
-    It showed all of another pane before, and was smaller than need be.
+    It showed all of another pane before, and was smaller than need be. Where the user
+    has not moved it, it shows the whole scene again.
     """
     view_place = view.view.state.place
-    if getattr(view_place, "seen_in", None) is None:
+    own_place = view_place
+    if getattr(view_place, "seen_in", None) is not None:
+        own_place = replace(own_place, seen_in=None)
+    is_unmoved = not getattr(view_place, "by_hand", True)
+    if is_unmoved and view_place.exact_camera is None:
+        own_place = replace(own_place, framed=False)
+    if own_place == view_place:
         return
-    view.view.state = replace(view.view.state, place=replace(view_place, seen_in=None))
+    view.view.state = replace(view.view.state, place=own_place)
     if view not in ties.last_alike:
         # The others have to follow.
         ties.last_alike[view] = _LastAlike(view_place, view.look)

@@ -25,6 +25,8 @@ _MAX_RATIO = 2.5
 """Factor up to which the sizes of two scenes of one world differ."""
 _MAX_ANGLE = math.cos(math.radians(20))
 """Cosine of the angle up to which their directions upward differ."""
+_MAX_DISTANCE = 0.5
+"""Distance of the middles of two scenes of one world, in radii of the larger one."""
 _SURE_SOURCES = ("file", "cameras", "custom")
 """What is believed of a direction upward; a ground may be a wall."""
 
@@ -37,7 +39,13 @@ class SceneFrame:
     """(3,)"""
     radius: float
     up: np.ndarray | None
-    """(3,), of length 1; None where nothing sure is known."""
+    """(3,), of length 1; None where nothing is known."""
+    is_up_sure: bool
+    """Whether `up` tells scenes of one world from others."""
+    focus: np.ndarray
+    """The point (3,) in the middle of a picture that shows all of the scene."""
+    distance: float
+    """The distance from which that picture is taken."""
 
     def is_like(self, other: SceneFrame) -> bool:
         """Return whether both frames may be of one world."""
@@ -45,9 +53,11 @@ class SceneFrame:
         if not 1 / _MAX_RATIO <= ratio <= _MAX_RATIO:
             return False
         distance = float(np.linalg.norm(self.center - other.center))
-        if distance > 2 * (self.radius + other.radius):
+        if distance > _MAX_DISTANCE * max(self.radius, other.radius):
             return False
         if self.up is None or other.up is None:
+            return True
+        if not (self.is_up_sure and other.is_up_sure):
             return True
         return float(self.up @ other.up) >= _MAX_ANGLE
 
@@ -68,11 +78,17 @@ def _frame_of(view: SceneView) -> SceneFrame | None:
     center, radius = sample.bounds
     found_up = view.rig.up_axis.detect()
     up = None
-    if found_up is not None and found_up.source in _SURE_SOURCES:
+    is_up_sure = False
+    if found_up is not None:
         up = found_up.direction / np.linalg.norm(found_up.direction)
+        is_up_sure = found_up.source in _SURE_SOURCES
     if not (np.isfinite(center).all() and math.isfinite(radius) and radius > 0):
         return None
-    frame = SceneFrame(np.asarray(center, np.float64), float(radius), up)
+    middle = np.asarray(center, np.float64)
+    focus, distance = sample.focus(view.rig.orbit.up if up is None else up)
+    if not (np.isfinite(focus).all() and distance > 0):
+        return None
+    frame = SceneFrame(middle, float(radius), up, is_up_sure, focus, distance)
     _frames[view.data] = frame
     return frame
 
@@ -106,9 +122,9 @@ def place_from(view: SceneView, leader: SceneView) -> CameraPlace:
     if view_frame.up is not None and leader_frame.up is not None:
         rotation = _rotation_between(leader_frame.up, view_frame.up)
     transfer = _FrameTransfer(
-        view_frame.center,
-        leader_frame.center,
-        view_frame.radius / leader_frame.radius,
+        view_frame.focus,
+        leader_frame.focus,
+        view_frame.distance / leader_frame.distance,
         rotation,
     )
     if leader_place.exact_camera is None:
@@ -128,15 +144,15 @@ def place_from(view: SceneView, leader: SceneView) -> CameraPlace:
 class _FrameTransfer:
     """The way from the frame of one scene to that of another."""
 
-    center: np.ndarray
-    other_center: np.ndarray
+    focus: np.ndarray
+    other_focus: np.ndarray
     scale: float
     rotation: np.ndarray
     """(3, 3)"""
 
     def point(self, point: np.ndarray) -> np.ndarray:
         """Return where a point (3,) of the other scene lies in this one."""
-        return self.center + self.scale * (self.rotation @ (point - self.other_center))
+        return self.focus + self.scale * (self.rotation @ (point - self.other_focus))
 
     def orbit(self, orbit_place: OrbitPlace) -> OrbitPlace:
         """Return an orbit of the other scene in this one."""

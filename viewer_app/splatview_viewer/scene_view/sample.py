@@ -19,6 +19,8 @@ _MAX_NEAR_POINTS = 5000
 _MAX_FRAMED_POINTS = 50_000
 _FILLED_SHARE = 0.84
 """Share of the picture's width and height that the framed scene takes."""
+_SQUARE = 1000
+"""Pixels along the sides of a picture whose shape does not matter."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,16 @@ class SceneSample:
         """
         start = frame_ball(*self.bounds, rotation, fov, width, height)
         return self._fill_picture(start)
+
+    def focus(self, up: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the point (3,) that a first camera looks at, and how far away it is.
+
+        The picture is a square, so that scenes of any shape are alike.
+        """
+        camera = self.camera(_SQUARE, _SQUARE, up)
+        rotation = camera.viewmat[:3, :3]
+        distance = float((rotation @ self.middle + camera.viewmat[:3, 3])[2])
+        return camera.position + rotation[2] * distance, distance
 
     def _fill_picture(self, camera: Camera) -> Camera:
         """Move a pinhole camera to where the visible points fill its picture."""
