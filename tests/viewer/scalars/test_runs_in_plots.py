@@ -49,7 +49,9 @@ def until_several_runs(viewer: Viewer, view: ScalarsView, expected: bool) -> Non
     viewer.until(lambda: view.has_several_runs is expected)
 
 
-def test_checked_runs_are_drawn_together(viewer: Viewer) -> None:
+def test_checked_runs_are_drawn_together_and_remembered(
+    viewer: Viewer, open_viewer: Callable[..., Viewer]
+) -> None:
     view = plots(viewer)
     assert not view.has_several_runs
     viewer.click("other")
@@ -62,6 +64,12 @@ def test_checked_runs_are_drawn_together(viewer: Viewer) -> None:
     # The longer run decides how far the axis goes.
     assert view.window()[1] >= 398
     assert view.info().subtitle == "2 runs"
+    next_viewer = open_viewer((1400, 900))
+    next_viewer.user.interface.state.recall(viewer.catalogue.memo)
+    next_viewer.user.choose_tab("look")
+    next_viewer.user.select(viewer.user.layout.active.key)
+    next_viewer.until(lambda: next_viewer.shows(ScalarsView))
+    until_several_runs(next_viewer, plots(next_viewer), True)
     viewer.click("other")
     until_several_runs(viewer, view, False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from splatview_viewer.compare.comparisons import Comparisons
+    from splatview_viewer.core.settings import Entry
     from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
@@ -52,23 +52,14 @@ class RunRow(NamedTuple):
     is_checked: bool
 
 
-@dataclass(eq=False)
-class _Choice:
-    """The runs that a user has checked or unchecked, by the keys of their curves."""
-
-    checked: dict[str, bool] = field(default_factory=dict)
-
-
 class RunsInPlots:
     """Has the plots of each user draw the curves of the runs that are checked."""
 
     def __init__(self, comparisons: Comparisons) -> None:
         self._comparisons = comparisons
         self._catalogue = comparisons.catalogue
-        self._choices: WeakKeyDictionary[User, _Choice] = WeakKeyDictionary()
-
-    def _choice_of(self, user: User) -> _Choice:
-        return self._choices.setdefault(user, _Choice())
+        self._choices: WeakKeyDictionary[User, dict[str, bool]] = WeakKeyDictionary()
+        """The runs that a user checked or unchecked, by the keys of their curves."""
 
     # -- which runs --------------------------------------------------------------------
 
@@ -89,7 +80,7 @@ class RunsInPlots:
             return len(first_groups)
 
         slots = sorted(slots, key=position)[:_MAX_RUNS]
-        checked = self._choice_of(user).checked
+        is_checked = self._checked_keys(user, slots, first_groups)
         names = [slot.entry.run_name for slot in slots]
         rows = []
         for color, slot in enumerate(slots):
@@ -97,15 +88,36 @@ class RunsInPlots:
             name = entry.run_name
             if not name or names.count(name) > 1:
                 name = entry.group
-            is_checked = checked.get(entry.key, entry.group in first_groups)
             if isinstance(slot.content, ScalarsData):
                 data = slot.content
             else:
                 data = None
             if data is not None and not data.curves.all:
                 data = None
-            rows.append(RunRow(entry.key, name, data, color, is_checked))
+            rows.append(RunRow(entry.key, name, data, color, is_checked[entry.key]))
         return rows
+
+    def _checked_keys(
+        self, user: User, slots: Sequence[Slot], first_groups: Sequence[str]
+    ) -> dict[str, bool]:
+        """Return whether the curves of entries are drawn, by their keys.
+
+        What is remembered is for the newest run of a name alone, so that it never opens
+        all of a script that was started often.
+        """
+        chosen = self._choices.get(user, {})
+        remembered = user.interface.state.plotted
+        by_age = sorted((slot.entry for slot in slots), key=_started_at)
+        newest = {entry.lasting_name: entry.key for entry in by_age}
+        is_checked = {}
+        for slot in slots:
+            entry = slot.entry
+            name = entry.lasting_name
+            is_drawn = entry.group in first_groups
+            if newest[name] == entry.key:
+                is_drawn = remembered.get(name, is_drawn)
+            is_checked[entry.key] = chosen.get(entry.key, is_drawn)
+        return is_checked
 
     def _compared_groups(self, viewport: Viewport) -> list[str]:
         """Return the groups of A and B, if a user sees both."""
@@ -202,8 +214,15 @@ class RunsInPlots:
         ]
 
     def check(self, user: User, key: str, is_checked: bool) -> None:
-        """Draw the curves of a run in the plots of a user, or no longer."""
-        self._choice_of(user).checked[key] = is_checked
+        """Draw the curves of a run in the plots of a user, or no longer; remembered."""
+        self._choices.setdefault(user, {})[key] = is_checked
+        slot = self._catalogue.slots.get(key)
+        if slot is not None:
+            state = user.interface.state
+            # The one that was chosen last is forgotten last.
+            state.plotted.pop(slot.entry.lasting_name, None)
+            state.plotted[slot.entry.lasting_name] = is_checked
+            state.remember(self._catalogue.memo)
         user.mark()
 
     def _draw_table(self, user: User, rows: Sequence[RunRow]) -> None:
@@ -241,6 +260,10 @@ class RunsInPlots:
         if pressed is not None:
             self._catalogue.do(user.show_beside, rows[0].key)
         return False
+
+
+def _started_at(entry: Entry) -> float:
+    return entry.started_at
 
 
 def _plots_in(viewport: Viewport) -> ScalarsView | None:

@@ -55,6 +55,13 @@ class Entry:
     count: int | None = None
     """The first side of its shape: the number of its Gaussians or cameras."""
 
+    @property
+    def lasting_name(self) -> str:
+        """The name under which it is remembered, which the next run's has as well."""
+        if self.is_file:
+            return self.key
+        return f"{self.run_name}/{self.name}"
+
 
 @dataclass
 class Timings:

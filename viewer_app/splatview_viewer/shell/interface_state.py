@@ -16,6 +16,7 @@ VISIT_HEIGHT = 236.0
 _MEMO_KEY = "interface"
 _MAX_PINNED = 200
 _MAX_SPARKS = 3
+_MAX_PLOTTED = 200
 
 
 @dataclass
@@ -35,6 +36,9 @@ class InterfaceState:
     """True while a phone's sheet lists the streams, in place of a tab."""
     pinned: list[str] = field(default_factory=list)
     """Keys of the streams at the top of the list, in their order."""
+    plotted: dict[str, bool] = field(default_factory=dict)
+    """Whether the curves of a run are drawn beside others', by their lasting names, in
+    the order in which that was chosen."""
     sparks: list[str] = field(default_factory=list)
     """Titles of the small curves that were chosen; empty: the first ones."""
     folded_runs: set[str] = field(default_factory=set)
@@ -80,6 +84,7 @@ class InterfaceState:
         self.time_folded = values.get("time_folded") is True
         self.pinned = _texts(values.get("pinned"), _MAX_PINNED)
         self.sparks = _texts(values.get("sparks"), _MAX_SPARKS)
+        self.plotted = _choices(values.get("plotted"), _MAX_PLOTTED)
 
     def remember(self, memo: Memo) -> None:
         """Keep the choices for the next time."""
@@ -89,6 +94,7 @@ class InterfaceState:
             "time_folded": self.time_folded,
             "pinned": self.pinned[:_MAX_PINNED],
             "sparks": self.sparks[:_MAX_SPARKS],
+            "plotted": dict(list(self.plotted.items())[-_MAX_PLOTTED:]),
         }
         memo.put(_MEMO_KEY, values)
 
@@ -107,3 +113,15 @@ def _texts(value: Any, most: int) -> list[str]:
     if not isinstance(value, list):
         return []
     return [text for text in value if isinstance(text, str)][:most]
+
+
+def _choices(value: Any, most: int) -> dict[str, bool]:
+    """Return the last choices of a dictionary; none for anything else."""
+    if not isinstance(value, dict):
+        return {}
+    choices = {
+        name: is_chosen
+        for name, is_chosen in value.items()
+        if isinstance(name, str) and isinstance(is_chosen, bool)
+    }
+    return dict(list(choices.items())[-most:])

@@ -26,7 +26,6 @@ from splatview_viewer.shell.stream_menus import (
     entry_menu,
     fold,
     head_menu,
-    pin_of,
     take_out,
     why_not_taken_out,
 )
@@ -139,7 +138,7 @@ def _rows_of(
     """Return all rows, pinned entries first in their own order."""
     rows = []
     if pinned:
-        by_pin = {pin_of(e): (group, e) for group in groups for e in group.entries}
+        by_pin = {e.lasting_name: (group, e) for group in groups for e in group.entries}
         found = [by_pin[pin] for pin in pinned if pin in by_pin]
         rows += [Row(group, entry, is_pinned=True) for group, entry in found]
     for group in groups:

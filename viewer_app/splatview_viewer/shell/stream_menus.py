@@ -22,7 +22,7 @@ def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
     key = entry.key
     split = _why_not_compared(user, entry, merged=False)
     together = _why_not_compared(user, entry, merged=True)
-    is_pinned = pin_of(entry) in user.interface.state.pinned
+    is_pinned = entry.lasting_name in user.interface.state.pinned
     pin = "Unpin it" if is_pinned else "Pin to the top of the list"
     return [
         MenuRow("Show", partial(user.do, user.choose, key), "eye", "Enter"),
@@ -47,7 +47,7 @@ def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
             reason=together,
         ),
         RULE,
-        MenuRow(pin, partial(user.do, pin_entry, user, pin_of(entry)), "pin"),
+        MenuRow(pin, partial(user.do, pin_entry, user, entry.lasting_name), "pin"),
         MenuRow("Copy its name", partial(_copy, user, entry.name), "copy"),
         MenuRow(
             "Save as .ply \u2026",
@@ -114,11 +114,6 @@ def _why_not_saved(user: User, entry: Entry) -> str | None:
 def why_not_taken_out(entry: Entry) -> str | None:
     """Return why an entry stays in the list; None: it can be taken out."""
     return "it is published" if entry.alive and not entry.is_file else None
-
-
-def pin_of(entry: Entry) -> str:
-    """Return what a pin remembers of an entry, which the next run's has as well."""
-    return entry.key if entry.is_file else f"{entry.run_name}/{entry.name}"
 
 
 def pin_entry(user: User, pin: str) -> None:
