@@ -161,6 +161,9 @@ def test_sides_show_their_own_scene_and_move_together(
     view = rig.pair(*names)
     initial = rig.picture()
     line = view.divider.x(rig.app.user.layout.active.rect)
+    # A pairing is a way to show two streams, and none itself.
+    assert len(rig.app.state.entries) == 2
+    assert rig.app.state.selected == rig.keys[names[0]]
     assert (initial[:, :line].mean((0, 1)) != initial[:, line:].mean((0, 1))).any()
     rig.app.do(
         Wheel(x, 100, 2.0),
@@ -311,7 +314,7 @@ def test_scenes_are_added_to_a_merged_one_and_removed(
     rig.app.user.compare("together", rig.keys["c"])
     rig.until_gaussians(600)
     assert rig.viewport.entry.name == "a.ply + b.ply + c.ply"
-    assert [e.group for e in rig.app.state.entries].count("Compare") == 1
+    assert [e.group for e in rig.app.state.entries].count("Together") == 1
     rig.app.catalogue.forget(rig.keys["b"])
     rig.until_gaussians(400)
     source.remove(source.scenes[0])

@@ -187,7 +187,8 @@ def test_lane_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
         viewer.do(Key(key))
         indices.append(player.index)
     newest = len(player.recording) - 1
-    assert indices == [newest, newest - 1, newest, newest, None]
+    # The newest snapshot is what is shown live.
+    assert indices == [newest - 1, newest - 2, newest - 1, newest - 1, None]
     assert viewer.user.interface.state.time_folded
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Catalogue
 
 _BADGES = "AB"
+_MAX_UNSEEN = 8
+"""Pairings without a pane that are kept, for undo."""
 
 
 @dataclass
@@ -144,7 +146,11 @@ class Comparisons(Feature):
             mode: "pair", "together" or "beside".
             key: the key of the other entry.
         """
-        slot = self.catalogue.slot_of(viewport)
+        shown_pairing = pairing_in(viewport)
+        if shown_pairing is None:
+            slot = self.catalogue.slot_of(viewport)
+        else:
+            slot = self.catalogue.slots.get(shown_pairing.first)
         other_slot = self.catalogue.slots.get(key)
         if mode == "beside":
             viewport.user.layout.active = viewport
@@ -317,12 +323,24 @@ class Comparisons(Feature):
         source = PairSource(self.catalogue, pairing, self._ctx, self._gpu_work)
         entries = [self.catalogue.slots[key].entry for key in pairing]
         name = _pair_name(entries)
-        slot = self._add(name, PairView.kind, source)
+        self._forget_unseen()
+        slot = self._add(name, PairView.kind, source, is_listed=False)
         view = ShownView(PairView(source, PairState()))
         view.update(None)
         slot.views[None] = view
         slot.view_kind = PairView.kind
         self._select(viewport, slot.entry.key)
+
+    def _forget_unseen(self) -> None:
+        """Forget the oldest pairings that no pane of any user shows."""
+        unseen = []
+        for key, slot in self.catalogue.slots.items():
+            is_pairing = isinstance(slot.source, PairSource)
+            viewports = [viewport for viewport in slot.views if viewport is not None]
+            if is_pairing and all(viewport.key != key for viewport in viewports):
+                unseen.append(key)
+        for key in unseen[:-_MAX_UNSEEN]:
+            self.catalogue.forget(key)
 
     def _select(self, viewport: Viewport, key: str) -> None:
         """Show an entry in a viewport, from where it looks now."""
@@ -334,10 +352,18 @@ class Comparisons(Feature):
         viewport.select(key)
         self.ties.inherit_as(viewport, key, leader)
 
-    def _add(self, name: str, kind: str, source: MergedSource | PairSource) -> Slot:
-        """Add an entry that shows others to the list."""
+    def _add(
+        self,
+        name: str,
+        kind: str,
+        source: MergedSource | PairSource,
+        *,
+        is_listed: bool = True,
+    ) -> Slot:
+        """Add an entry that shows others."""
         self._count += 1
-        entry = Entry(f"comparison {self._count}", "Compare", name, kind, is_file=True)
+        key = f"comparison {self._count}"
+        entry = Entry(key, "Together", name, kind, is_file=True, is_listed=is_listed)
         slot = Slot(entry, source)
         self.catalogue.add(slot)
         return slot

@@ -54,6 +54,8 @@ class Entry:
     """The step of the version that was seen last, as its publisher says."""
     count: int | None = None
     """The first side of its shape: the number of its Gaussians or cameras."""
+    is_listed: bool = True
+    """False for what is no stream or file, but a way to show two others."""
 
     @property
     def lasting_name(self) -> str:
@@ -90,7 +92,8 @@ class State:
 
     entries: list[Entry] = field(default_factory=list)
     selected: str | None = None
-    """The key of the entry that the active viewport shows."""
+    """The key of the entry that the active viewport shows; of two that are compared in
+    it, that of the first."""
     light: bool = False
     """True for a light panel."""
     help: bool = False

@@ -288,6 +288,8 @@ class Recording:
         self.snapshots: list[SceneSnapshot] = []
         self.changes = 0
         """Counts changes of the snapshots."""
+        self.live_time_ns = 0
+        """When the live version that is shown was published; 0: there is none."""
         self._packed: dict[SceneSnapshot, Packed] = {}
         if folder is not None:
             self.path = folder.path
@@ -354,6 +356,13 @@ class Recording:
             self._packed.pop(snapshot, None)
         self.changes += 1
         return dropped
+
+    @property
+    def past_count(self) -> int:
+        """The number of snapshots that are older than the live version."""
+        if not self.live_time_ns:
+            return len(self)
+        return sum(s.time_ns < self.live_time_ns for s in self.snapshots)
 
     def index_of(self, snapshot: SceneSnapshot) -> int:
         """Return the index of a snapshot, or if it was dropped, of the nearest one."""
@@ -460,13 +469,14 @@ class Player:
     def move(self, offset: int) -> None:
         """Show the snapshot `offset` after the displayed one.
 
-        The live version follows the last snapshot.
+        The live version follows the last snapshot. What was recorded of itself is not
+        before it.
         """
         self.playing = False
         index = self.index
         if index is None:
             if offset < 0:
-                self.seek(len(self.recording) + offset)
+                self.seek(self.recording.past_count + offset)
         elif index + offset >= len(self.recording) and self.has_live:
             self.live()
         else:

@@ -99,6 +99,16 @@ def told_slot(user: User) -> Slot | None:
     return None
 
 
+def listed_key(user: User) -> str | None:
+    """Return the key of the row of the list that the active pane shows; None: none."""
+    slot = user.layout.active.slot
+    if slot is not None and not slot.entry.is_listed:
+        slot = told_slot(user)
+    if slot is None:
+        return None
+    return slot.entry.key
+
+
 def entry_to_show(group: RunGroup, last_shown: str) -> str:
     """Return the key of what to show of a group: what was shown last, or its scene."""
     keys = [entry.key for entry in group.entries]

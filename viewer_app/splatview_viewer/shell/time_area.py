@@ -85,7 +85,7 @@ def _button_of(lane: Lane, user: User) -> LaneButton | None:
     button = lane.button
     if button is None or button.on is None:
         return button
-    if run_state(told_entry(user), time.time()).live != "Last":
+    if run_state(told_entry(user), time.time()).live == "Live":
         return button
     return replace(button, text="Last", on=None, tip="The newest snapshot (End)")
 

@@ -27,7 +27,7 @@ from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.opening import Openings
 from splatview_viewer.shell.pace import Pace
-from splatview_viewer.shell.runs import told_slot
+from splatview_viewer.shell.runs import listed_key, told_slot
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.shell.undo import History
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -597,7 +597,7 @@ class User:
 
     def draw(self, now: float) -> None:
         """Draw what is due, all but showing the pictures: see `present`."""
-        self.state.selected = self.layout.active.key
+        self.state.selected = listed_key(self)
         self._rates_seen = self.catalogue.rate_changes
         self.layout.place(self.area(), self.screen.state.scale)
         layer = self.screen.interface
@@ -676,9 +676,7 @@ class User:
         return [Pane(viewport.number, viewport.rect) for viewport in self.layout.seen]
 
     def _caption(self) -> Caption:
-        caption = caption_of(
-            self.state.selected_entry, self.interface.surface.is_typing
-        )
+        caption = caption_of(self.layout.active.entry, self.interface.surface.is_typing)
         return msgspec.structs.replace(caption, light=self.state.light)
 
     def present(self, now: float) -> None:

@@ -284,6 +284,8 @@ class StreamSource(ValueSource):
         self._next_live_look = time.monotonic() + LIVE_PERIOD
         self._last_version = frame.version
         self.time_ns = frame.time_ns
+        if self.tape is not None:
+            self.tape.recording.live_time_ns = frame.time_ns
         self._confirmed = frame.confirmed
         self.step = _step_of(frame.meta)
         trouble = frame.meta.get("trouble")

@@ -138,9 +138,6 @@ class TrainingLane:
         player = self._tool.player
         if player is None:
             return None
-        if not player.has_live:
-            tip = "The newest snapshot (End)"
-            return LaneButton("Last", player.live, tip=tip)
         is_live = player.position is None
         if is_live:
             tip = "Shows what comes"
