@@ -14,8 +14,10 @@ from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.shell.time_area import chosen_lane
 from splatview_viewer.ui.tracks import Track
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
@@ -210,6 +212,18 @@ def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
     assert not path.is_playing
     viewer.click("Live")
     assert player.position is None
+    # A plot in its place has the lane of its run's record, and both agree.
+    splatview.log(20, loss=1.0)
+    viewer.until_listed("scalars")
+    scalars = next(e for e in viewer.state.entries if e.kind == "scalars")
+    viewer.user.select(scalars.key)
+    viewer.until(lambda: viewer.shows(ScalarsView))
+    viewer.user.go_to_step(10)
+    viewer.do()
+    assert player.step == 10
+    assert chosen_lane(viewer.user).caption == "step 10"
+    viewer.click("Live")
+    assert player.step is None
 
 
 def test_restarted_run_continues_the_same_recording(

@@ -453,6 +453,10 @@ class Comparisons(Feature):
         if not any(playbacks_of(v) for v in viewports):
             viewports = list(user.layout)
         playbacks = list(chain.from_iterable(map(playbacks_of, viewports)))
+        record = viewport.record_view()
+        if record is not None and record.view.playback is not None:
+            # Of the run whose plot was clicked, though another one is seen.
+            playbacks.append(record.view.playback)
         for playback in dict.fromkeys(playbacks):
             playback.seek_step(step)
         user.mark()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import Release, ShownView, Value
+    from splatview_viewer.core.view import Playback, Release, ShownView, Value
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
 
@@ -437,6 +437,13 @@ class PairView(View[PairSource, PairState]):
         if lead is None:
             return ()
         return lead.view.lanes()
+
+    @property
+    def playback(self) -> Playback | None:
+        lead = self.lead
+        if lead is None:
+            return None
+        return lead.view.playback
 
     def change(self, **fields: Any) -> None:
         """Change how both make one picture: fields of the state, not those of sides."""

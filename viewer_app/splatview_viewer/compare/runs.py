@@ -182,7 +182,10 @@ class RunsInPlots:
             entry = pane.entry
             if entry is not None and entry.group == group and entry.step is not None:
                 return entry.step
-        return None
+        record = viewport.record_view()
+        if record is None or record.view.playback is None:
+            return None
+        return record.view.playback.step
 
     # -- the panel ---------------------------------------------------------------------
 

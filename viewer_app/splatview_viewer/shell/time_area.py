@@ -71,8 +71,18 @@ def draw_time_area(user: User, rect: Rect, scale: float) -> bool:
 
 
 def lanes_of(user: User) -> Sequence[Lane]:
-    """Return the lanes of the active pane; two empty ones where it has none."""
-    return user.layout.active.lanes() or _NO_LANES
+    """Return the lanes of the active pane; two empty ones where it has none.
+
+    What has none itself, such as a plot, has that of its run's training.
+    """
+    active = user.layout.active
+    lanes = active.lanes()
+    if lanes:
+        return lanes
+    record = active.record_view()
+    if record is None:
+        return _NO_LANES
+    return [*record.view.lanes()[:1], *_NO_LANES[1:]]
 
 
 def lane_of_command(name: str) -> str | None:
