@@ -394,4 +394,4 @@ def test_kept_picture_that_fails_leaves_the_view_drawn_for_the_screen(
     rig.viewport.keep_picture()
     assert view.host.exact == ""
     assert not rig.viewport.entry.fault
-    assert "no memory to read it" in rig.app.state.toasts[-1][1]
+    assert "no memory to read it" in rig.app.state.toasts[-1].text

@@ -118,7 +118,7 @@ def test_command_that_cannot_be_run_says_why(viewer: Viewer) -> None:
     reason = named("run.pause").reason(viewer.user)
     assert reason
     press_key(viewer, "space")
-    assert any(reason in text for _, text in viewer.state.toasts)
+    assert any(reason in toast.text for toast in viewer.state.toasts)
 
 
 def test_question_mark_shows_the_list_and_the_press_that_hides_it_does_no_more(

@@ -194,7 +194,7 @@ def test_failing_event_is_reported_to_its_user_alone(
         final = house.final_picture(second)
         np.testing.assert_array_equal(final[picture], initial[picture])
         assert not any(entry.fault for entry in house.app.catalogue.entries)
-        assert "no such gesture" in house.app.users[0].state.toasts[0][1]
+        assert "no such gesture" in house.app.users[0].state.toasts[0].text
         assert not house.app.users[1].state.toasts
         assert caplog.text.count("no such gesture") == 1
 

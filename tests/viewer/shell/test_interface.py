@@ -158,7 +158,7 @@ def test_picture_that_is_saved_says_where_it_is(
     monkeypatch.chdir(tmp_path)
     viewer.do(Key(name="s", mods=frozenset({"ctrl"})))
     assert (tmp_path / "scene.png").exists()
-    [(_, message)] = viewer.user.state.toasts
+    message = viewer.user.state.toasts[0].text
     assert message.startswith("Saved ")
     assert message.endswith("scene.png")
 

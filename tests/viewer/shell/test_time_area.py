@@ -61,7 +61,7 @@ def test_key_sets_a_keyframe_and_chooses_its_lane(viewer: Viewer) -> None:
     assert lane.name == "Path"
     assert not lane.empty_text
     viewer.do(Key("p"))
-    assert "two keyframes" in viewer.state.toasts[-1][1]
+    assert "two keyframes" in viewer.state.toasts[-1].text
     viewer.click("Key")
     viewer.do(Key("p"))
     assert lane.playing

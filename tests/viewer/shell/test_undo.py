@@ -13,6 +13,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
 from splatview_viewer.core.events import (
+    FileDrop,
     Key,
     Mods,
     PointerMove,
@@ -20,6 +21,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
+from splatview_viewer.shell.stream_menus import take_out
 from splatview_viewer.shell.undo import MAX_STEPS
 
 CTRL: Mods = frozenset({"ctrl"})
@@ -218,6 +220,66 @@ def test_chosen_stream_is_undone(pictures: Viewer) -> None:
     undo(pictures)
     pictures.until(pictures.loaded)
     assert pictures.state.selected == first
+
+
+def test_refused_file_leaves_nothing_to_undo(pictures: Viewer, tmp_path: Path) -> None:
+    shown = pictures.state.selected
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"no picture")
+    pictures.do(FileDrop((str(bad),)))
+    pictures.until(lambda: pictures.user.layout.active.refusal)
+    assert pictures.state.selected == shown
+    assert pictures.user.undo_reason() == "nothing to undo"
+
+
+def test_file_taken_out_of_the_list_comes_back(pictures: Viewer) -> None:
+    user = pictures.user
+    first, second = (entry.key for entry in pictures.state.entries)
+    drag(pictures, 40)
+    moved = state_of(pictures)
+    rest(pictures)
+    press_key(pictures, "shift")
+    user.do(take_out, user, [first])
+    pictures.until(lambda: len(pictures.state.entries) == 1)
+    assert [entry.key for entry in pictures.state.entries] == [second]
+    assert pictures.state.toasts[-1].text == "a.png is out of the list"
+    pictures.click("Undo")
+    pictures.until(pictures.loaded)
+    assert (pictures.state.selected, state_of(pictures)) == (first, moved)
+    assert pictures.state.toasts[-1].text == "Undid: list of streams"
+    redo(pictures)
+    assert [entry.key for entry in pictures.state.entries] == [second]
+
+
+def test_crop_is_undone_by_the_button_of_its_message(scene: Viewer) -> None:
+    commands = {each.name: each for each in scene.user.layout.active.commands()}
+    for name in ("crop.box", "crop.none"):
+        press_key(scene, "shift")
+        scene.user.layout.active.run(commands[name])
+        scene.do()
+    assert scene.user.history.undo_words == "crop"
+    assert not state_of(scene).selection.shapes
+    scene.click("Undo")
+    assert state_of(scene).selection.shapes
+    assert [toast.text for toast in scene.state.toasts] == ["Undid: crop"]
+
+
+def test_keyframes_are_undone(scene: Viewer) -> None:
+    shown: Any = scene.user.view
+    path = shown.view.path
+    press_key(scene, "k")
+    press_key(scene, "k")
+    keyframes = list(path.path.keys)
+    press_key(scene, "delete")
+    assert path.path.keys == keyframes[:1]
+    assert scene.state.toasts[-1].text == "Keyframe 2 removed"
+    undo(scene)
+    assert path.path.keys == keyframes
+    undo(scene)
+    undo(scene)
+    assert path.path.keys == []
+    redo(scene)
+    assert path.path.keys == keyframes[:1]
 
 
 def test_escape_ends_a_drag_as_if_it_had_not_been(pictures: Viewer) -> None:

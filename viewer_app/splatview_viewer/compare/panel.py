@@ -75,7 +75,7 @@ class CompareSections:
             sections.append(
                 Section(
                     "Together",
-                    partial(self._draw_scenes, source),
+                    partial(self._draw_scenes, viewport, source),
                     opened=True,
                     tip="Which scenes are seen in this picture, and where",
                     tab="compare",
@@ -223,7 +223,7 @@ class CompareSections:
             compare = self._comparisons.compare
             self._comparisons.catalogue.do(compare, "together", viewport, key)
 
-    def _draw_scenes(self, source: MergedSource) -> None:
+    def _draw_scenes(self, viewport: Viewport, source: MergedSource) -> None:
         """Draw a box for each scene that shows it, and a fold with its placement."""
         slots = self._comparisons.catalogue.slots
         scenes = [compared for compared in source.scenes if compared.key in slots]
@@ -238,12 +238,13 @@ class CompareSections:
             is_open = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
             imgui.pop_style_var()
             controls.tip(f"{entry.name}, {entry.group}: where it is put")
-            if is_open:
-                self._draw_placement(source, compared)
+            if is_open and self._draw_placement(compared):
+                self._comparisons.catalogue.do(source.remove, compared)
+                viewport.host.offer_undo(f"{entry.name} is out of this picture")
             imgui.pop_id()
 
-    def _draw_placement(self, source: MergedSource, compared: ComparedScene) -> None:
-        """Draw where a scene is put, and the buttons that put it back or remove it."""
+    def _draw_placement(self, compared: ComparedScene) -> bool:
+        """Draw where a scene is put, and buttons; return True to remove the scene."""
         placement = compared.placement
         move = _triple(
             "Move",
@@ -277,9 +278,8 @@ class CompareSections:
         )
         if pressed == 0:
             compared.placement = IDENTITY
-        elif pressed == 1:
-            self._comparisons.catalogue.do(source.remove, compared)
         ui.gap(0.2 * imgui.get_font_size())
+        return pressed == 1
 
 
 def _key_of(entry: Entry) -> str:

@@ -164,6 +164,8 @@ class Host:
     no effect: `notify` the user where the file is."""
     keep_picture: Callable[[], None] = _ignore
     """Give the user what is shown as a picture."""
+    offer_undo: Callable[[str], None] = _ignore
+    """Show a line with a button that takes back what the user did just now."""
     resend: Callable[[], None] = _ignore
     """Hand out the newest value of the entry once more."""
     name: str = ""

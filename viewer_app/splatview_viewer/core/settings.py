@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -65,6 +66,19 @@ class Entry:
         return f"{self.run_name}/{self.name}"
 
 
+@dataclass(frozen=True)
+class Toast:
+    """A message that is shown for a few seconds."""
+
+    text: str
+    topic: str = ""
+    """One of the same topic takes its place; "" for none."""
+    gesture: int | None = None
+    """What the user did that its button takes back; None: it has no button."""
+    until: float = math.inf
+    """When it goes, once it has been seen."""
+
+
 @dataclass
 class Timings:
     """Measurements of the loop."""
@@ -98,8 +112,8 @@ class State:
     """True for a light panel."""
     help: bool = False
     """True while the list of keys is shown."""
-    toasts: list[tuple[float, str]] = field(default_factory=list)
-    """Messages for a few seconds: the end of each, and its words."""
+    toasts: list[Toast] = field(default_factory=list)
+    """Messages for a few seconds, the newest last."""
     helps: bool = True
     """A pane with nothing to show says what to do."""
     notices: list[str] = field(default_factory=list)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.undoable import Undoable
 
 Value = Any
 """A frame of a stream, or the content of a file. Each kind checks it by its own rules.
@@ -362,6 +363,10 @@ class View(Generic[Data, State]):
     def restore(self, state: State) -> None:
         """Return to a state that it had, whatever is under way."""
         self.state = state
+
+    def undoable_parts(self) -> Sequence[Undoable]:
+        """Return its parts that users change and that have states of their own."""
+        return ()
 
     def visit(self) -> Visit | None:
         """Return what a phone shows in place of all else; None as a rule."""

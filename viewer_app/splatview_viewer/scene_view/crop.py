@@ -113,6 +113,12 @@ class Crop(Tool[SelectableView]):
         # A shape is dragged as a rule.
         self.view.mark_moving()
 
+    def end(self) -> None:
+        """Crop by nothing any more."""
+        if self.shape is not None:
+            self.set_shape(None)
+            self.view.host.offer_undo("Nothing is cropped now")
+
     def fit(self, kind: type[Shape]) -> Shape:
         """Return a shape of this class around what can be seen of the scene."""
         try:
@@ -264,7 +270,7 @@ class Crop(Tool[SelectableView]):
             tip="Draw only what lies in a box, a sphere or a cylinder, or leave that out",
             tab="data",
             state=state_words(self),
-            reset=partial(self.set_shape, None),
+            reset=self.end,
         )
         return [section]
 

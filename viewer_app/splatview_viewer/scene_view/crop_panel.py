@@ -84,9 +84,10 @@ def _draw_kind(tool: Crop) -> Shape | None:
     choice = ui.segments("Shape", "The region that the scene is cut to", kind, _KINDS)
     if choice == kind:
         return shape
-    shape = None
-    if choice is not _NO_SHAPE:
-        shape = tool.fit(choice)
+    if choice is _NO_SHAPE:
+        tool.end()
+        return None
+    shape = tool.fit(choice)
     tool.set_shape(shape)
     return shape
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.view import KeyHelp
@@ -28,6 +28,16 @@ _FLIGHT_S = 0.35
 """Seconds on the way to a keyframe that was chosen."""
 _MIN_KEY_DISTANCE = 0.05
 """Seconds between two keyframes that are moved on the timeline."""
+
+
+@dataclass(frozen=True)
+class PathState:
+    """What undo brings back of a path."""
+
+    keyframes: tuple[Keyframe, ...]
+    loop: bool
+    smooth: bool
+    holds_last: bool
 
 
 class PathTool(Tool[SceneView]):
@@ -82,6 +92,33 @@ class PathTool(Tool[SceneView]):
             self.is_playing,
         )
 
+    # -- undo ----------------------------------------------------------------------
+
+    @property
+    def state(self) -> PathState:
+        """What undo brings back, as it is now."""
+        path = self.path
+        return PathState(tuple(path.keys), path.loop, path.smooth, path.holds_last)
+
+    def undoable_state(self) -> PathState:
+        """Return what undo brings back: the same as `state`."""
+        return self.state
+
+    def restore(self, state: PathState) -> None:
+        """Take the keyframes and settings of an earlier state."""
+        self.stop()
+        path = replace(
+            self.path,
+            keys=list(state.keyframes),
+            loop=state.loop,
+            smooth=state.smooth,
+            holds_last=state.holds_last,
+        )
+        self.film = replace(self.film, path=path)
+        if self.chosen_key is not None and self.chosen_key >= len(path.keys):
+            self.chosen_key = None
+        self.time = min(self.time, path.duration)
+
     # -- editing -------------------------------------------------------------------
 
     def add_key(self) -> None:
@@ -125,6 +162,7 @@ class PathTool(Tool[SceneView]):
             return
         keys = self.path.keys
         removed = keys.pop(self.chosen_key)
+        self.view.host.offer_undo(f"Keyframe {self.chosen_key + 1} removed")
         if 0 < self.chosen_key < len(keys):
             previous = keys[self.chosen_key - 1]
             seconds = previous.seconds + removed.seconds

@@ -106,7 +106,7 @@ _MOST_REASONS = 4
 
 
 @contextmanager
-def _dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
+def dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
     """Open a dark card over a picture, the same in both themes.
 
     Yields False if nothing of it can be seen.
@@ -235,7 +235,7 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
         return
     x = round(picture.x + (picture.width - width) / 2)
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
-    with _dark_card("end", viewport, rect) as opened:
+    with dark_card("end", viewport, rect) as opened:
         if not opened:
             return
         middle = rect.y + rect.height / 2
@@ -270,7 +270,7 @@ def draw_refusal(
         return
     x = round(picture.x + (room - width) / 2)
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
-    with _dark_card("refusal", viewport, rect) as opened:
+    with dark_card("refusal", viewport, rect) as opened:
         if not opened:
             return
         middle = rect.y + _END_HEIGHT / 2 * scale

@@ -127,11 +127,15 @@ def _previous_zone(user: User) -> None:
 
 
 def _undo(user: User) -> None:
+    words = user.history.undo_words
     user.history.undo()
+    user.say_undone(f"Undid: {words}")
 
 
 def _redo(user: User) -> None:
+    words = user.history.redo_words
     user.history.redo()
+    user.say_undone(f"Did again: {words}")
 
 
 def _why_no_undo(user: User) -> str | None:

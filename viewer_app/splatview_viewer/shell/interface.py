@@ -16,7 +16,7 @@ from splatview_viewer.shell import footer, sections, top_bar
 from splatview_viewer.shell.interface_state import InterfaceState
 from splatview_viewer.shell.key_list import draw_key_list
 from splatview_viewer.shell.known_settings import KnownSettings
-from splatview_viewer.shell.overlay import draw_overlay, draw_readout, draw_toasts
+from splatview_viewer.shell.overlay import draw_overlay, draw_readout
 from splatview_viewer.shell.palette import Palette
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import Groups
@@ -26,6 +26,7 @@ from splatview_viewer.shell.stream_list import Rows, draw_list
 from splatview_viewer.shell.strips import draw_strips
 from splatview_viewer.shell.surface import Surface
 from splatview_viewer.shell.time_area import draw_time_area
+from splatview_viewer.shell.toasts import Toasts
 from splatview_viewer.shell.visit import draw_bar
 from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Zones, place
 from splatview_viewer.ui import controls, theme
@@ -77,6 +78,7 @@ class Interface:
         """Those of the list."""
         self.sparklines = Sparklines()
         self.footer = footer.Footer()
+        self.toasts = Toasts()
         self._states: list[str] = []
         """Of the runs, in words."""
         self.sheet = SheetDrag()
@@ -142,7 +144,7 @@ class Interface:
             zones = self.place(self.surface.size, scale)
             for viewport in user.layout.seen:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)
-            self._zone("messages", draw_toasts, user.state, zones.panes, scale)
+            self._zone("messages", self.toasts.draw, user, scale)
             if self.state.bare:
                 return changed
             self._zone("strips", draw_strips, user, info, scale)

@@ -22,8 +22,8 @@ class _Opening(NamedTuple):
     viewport: Viewport
     key: str
     """Of the file."""
-    before: str
-    """The key of what the viewport showed before."""
+    before: str | None
+    """The key of what the viewport showed before; None: nothing."""
 
 
 class Openings:
@@ -46,7 +46,7 @@ class Openings:
             if (opening.viewport, opening.key) == (viewport, before):
                 # That file has not been read yet: what stood before both counts.
                 before = opening.before
-        if before is not None and before != key:
+        if before != key:
             self._all.append(_Opening(viewport, key, before))
 
     def watch(self) -> None:
@@ -70,4 +70,5 @@ class Openings:
             viewport.refusal = Refusal(entry.name, reason)
             viewport.select(opening.before)
             self._user.mark()
+        self._user.history.forget_entry(opening.key)
         return False

@@ -96,7 +96,7 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
         for text in troubles:
             lines += [
                 (line, theme.INK_FAULT)
-                for line in lines_of(text, _room(picture, scale), 3)
+                for line in lines_of(text, text_room(picture, scale), 3)
             ]
         if lines:
             card(
@@ -109,31 +109,11 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
             )
 
 
-def draw_toasts(state: State, picture: Rect, scale: float) -> None:
-    """Draw short messages at the lower edge of the picture."""
-    middle = picture.x + picture.width / 2
-    y = picture.y + picture.height - 16 * scale
-    for _, text in reversed(state.toasts):
-        lines = "\n".join(lines_of(text, _room(picture, scale), _MOST_LINES))
-        y = (
-            card(
-                imgui.get_foreground_draw_list(),
-                (middle, y),
-                [(lines, theme.INK)],
-                (0.5, 1),
-                bounds=picture,
-                ground=theme.CARD,
-                pad=0.65,
-            ).y
-            - 4 * scale
-        )
-
-
 def _message(picture: Rect, scale: float, texts: Sequence[str], color: ImVec4) -> None:
     lines = [
         (line, color if i else theme.INK)
         for i, text in enumerate(texts)
-        for line in lines_of(text, _room(picture, scale), _MOST_LINES)
+        for line in lines_of(text, text_room(picture, scale), _MOST_LINES)
     ]
     draw = imgui.get_background_draw_list()
     draw.push_clip_rect(
@@ -151,8 +131,8 @@ def _message(picture: Rect, scale: float, texts: Sequence[str], color: ImVec4) -
     draw.pop_clip_rect()
 
 
-def _room(picture: Rect, scale: float) -> float:
-    """Pixels of width for text."""
+def text_room(picture: Rect, scale: float) -> float:
+    """Return the pixels of width that a text over a picture has."""
     return min(picture.width - 40 * scale, _WIDEST * imgui.get_font_size())
 
 

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.shell.menu import RULE, MenuRow
+from splatview_viewer.shell.undo import Action
+from splatview_viewer.workspace.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.shell.runs import RunGroup
     from splatview_viewer.shell.user import User
+    from splatview_viewer.workspace.slot import Slot
 
 
 def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
@@ -138,9 +142,36 @@ def save_scene(user: User, key: str) -> None:
 
 
 def take_out(user: User, keys: Sequence[str]) -> None:
-    """Take entries out of the list."""
-    for key in keys:
-        user.catalogue.forget(key)
+    """Take entries out of the list; files can be brought back."""
+    slots = [user.catalogue.slots[key] for key in keys if key in user.catalogue.slots]
+    files = [file for slot in slots for file in _files_of(slot)]
+
+    def take() -> None:
+        for key in keys:
+            user.catalogue.forget(key)
+
+    def bring_back() -> None:
+        for file in files:
+            user.catalogue.open_file(file)
+
+    take()
+    if len(slots) == 1:
+        text = f"{slots[0].entry.name} is out of the list"
+    else:
+        text = f"{len(slots)} streams are out of the list"
+    if not files or len(files) < len(slots):
+        user.say(text)
+        return
+    user.history.note_action(Action("list of streams", bring_back, take))
+    user.offer_undo(text)
+
+
+def _files_of(slot: Slot) -> list[Path]:
+    """Return the file of an entry that can be read once more; none for others."""
+    source = slot.source
+    if isinstance(source, FileSource) and source.done is None:
+        return [source.file]
+    return []
 
 
 def _copy(user: User, text: str) -> None:

@@ -9,10 +9,15 @@ no steps.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from splatview_viewer.shell.undo_words import differences, words_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.core.undoable import Undoable
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 
@@ -24,16 +29,6 @@ _SETTLE = 3
 """Pictures that are drawn after a change."""
 _CAMERA = frozenset({"place"})
 """The fields of a state whose changes are joined."""
-_WORDS = {
-    "place": "camera",
-    "selection": "selection",
-    "show": "way to see",
-    "training": "training cameras",
-    "background": "background",
-    "placement": "placement",
-    "scenes": "placement",
-}
-"""Names of fields of states, for users; others are called a setting."""
 
 
 class PaneMemory(NamedTuple):
@@ -52,6 +47,10 @@ class LayoutMemory(NamedTuple):
     active: Viewport
     maximised: bool
 
+    def has_entry(self, key: str) -> bool:
+        """Return whether a pane shows an entry."""
+        return any(pane.key == key for pane in self.panes)
+
     @property
     def shape(self) -> tuple[Any, ...]:
         """What of it is a change of the layout: neither states nor the active pane."""
@@ -59,13 +58,13 @@ class LayoutMemory(NamedTuple):
         return (tuple(panes), self.maximised)
 
 
-class Undoable(Protocol):
-    """A view, or a source that users change as well: `core.view.View`."""
+class Action(NamedTuple):
+    """Something that was done to the list of streams, and how it is taken back."""
 
-    @property
-    def state(self) -> Any: ...
-    def undoable_state(self) -> Any: ...
-    def restore(self, state: Any) -> None: ...
+    words: str
+    """Names it for users."""
+    undo: Callable[[], object]
+    redo: Callable[[], object]
 
 
 @dataclass
@@ -86,6 +85,11 @@ class Step:
     """The time of its last change."""
     views: dict[int, ViewChange] = field(default_factory=dict)
     layout: tuple[LayoutMemory, LayoutMemory] | None = None
+    actions: list[Action] = field(default_factory=list)
+
+    def is_needed(self) -> bool:
+        """Return whether undoing it changes anything."""
+        return bool(self.views or self.actions) or self.layout is not None
 
     @property
     def fields(self) -> frozenset[str]:
@@ -96,12 +100,11 @@ class Step:
     @property
     def words(self) -> str:
         """Names it for users: "camera", "layout"."""
+        if self.actions:
+            return self.actions[0].words
         if self.layout is not None:
             return "layout"
-        names = {_WORDS.get(name, "setting") for name in self.fields}
-        if "selection" in names:
-            return "selection"
-        return names.pop() if len(names) == 1 else "settings"
+        return words_of((change.before, change.after) for change in self.views.values())
 
 
 class History:
@@ -119,7 +122,7 @@ class History:
         self._drag = -1
         """The gesture of that drag."""
         self._layout: LayoutMemory | None = None
-        self._gesture = 0
+        self.gesture = 0
         """Counts presses, keys and wheels."""
         self.touched_at = -1e9
         """The time of the user's last action."""
@@ -162,11 +165,37 @@ class History:
             self.done.append(step)
             self._apply(step, back=False)
 
+    def offers(self, gesture: int) -> bool:
+        """Return whether `undo` takes back what a gesture did, and nothing else."""
+        return bool(self.done) and self.done[-1].gesture == gesture
+
+    def note_action(self, action: Action) -> None:
+        """Have undo take back something that no state shows."""
+        step = self._open_step(frozenset(), self.touched_at)
+        step.actions.append(action)
+
+    def forget_entry(self, key: str) -> None:
+        """Forget that panes showed an entry, which cannot be shown after all."""
+        for step in (*self.done, *self._undone):
+            if step.layout is not None and step.layout[1].has_entry(key):
+                step.layout = None
+        self.done = deque(filter(Step.is_needed, self.done), MAX_STEPS)
+        self._undone = list(filter(Step.is_needed, self._undone))
+        self._look()
+
     def _apply(self, step: Step, *, back: bool) -> None:
-        self._ignored = self._gesture
+        self._ignored = self.gesture
+        for action in step.actions:
+            if back:
+                action.undo()
+            else:
+                action.redo()
         if step.layout is not None:
             before, after = step.layout
-            self._restore_layout(before if back else after)
+            if back:
+                self._restore_layout(before)
+            else:
+                self._restore_layout(after)
         for change in step.views.values():
             values = change.before if back else change.after
             state = replace(change.view.state, **values)
@@ -178,7 +207,7 @@ class History:
 
     def begin_gesture(self, now: float) -> None:
         """Note that the user pressed something: what changes now is a new step."""
-        self._gesture += 1
+        self.gesture += 1
         self.touched_at = now
 
     def begin_drag(self) -> None:
@@ -186,13 +215,13 @@ class History:
         self._look()
         self._at_press = dict(self._known)
         # `begin_gesture` follows.
-        self._drag = self._gesture + 1
+        self._drag = self.gesture + 1
 
     def cancel_drag(self) -> None:
         """Return to the states before the drag that is under way."""
-        self._ignored = self._gesture
+        self._ignored = self.gesture
         for view, state in self._at_press.values():
-            _, values = _differences(view.undoable_state(), state)
+            _, values = differences(view.undoable_state(), state)
             if values:
                 view.restore(replace(view.state, **values))
         self._at_press = {}
@@ -216,7 +245,7 @@ class History:
         self._look()
         assert self._layout is not None
         is_by_user = now - self.touched_at < _JOIN_S
-        if not is_by_user or self._gesture == self._ignored:
+        if not is_by_user or self.gesture == self._ignored:
             return
         if layout is not None and layout.shape != self._layout.shape:
             self._note_layout(layout, self._layout, now)
@@ -224,7 +253,7 @@ class History:
             previous = known.get(key)
             if previous is None or previous[1] is state:
                 continue
-            before, after = _differences(previous[1], state)
+            before, after = differences(previous[1], state)
             if after:
                 self._note_view(ViewChange(view, before, after), now)
 
@@ -237,6 +266,8 @@ class History:
             state = viewport.undoable_state()
             if shown is not None and state is not None:
                 self._known[id(shown.view)] = shown.view, state
+            for part in viewport.undoable_parts():
+                self._known[id(part)] = part, part.undoable_state()
             panes.append(PaneMemory(viewport, viewport.key, state))
             source: Any = None if viewport.slot is None else viewport.slot.source
             if hasattr(source, "undoable_state"):
@@ -271,10 +302,10 @@ class History:
             step = self.done[-1]
             moves_on = now - step.at < _JOIN_S and step.layout is None
             moves_on &= changed == _CAMERA and step.fields == _CAMERA
-            if step.gesture == self._gesture or moves_on:
+            if step.gesture == self.gesture or moves_on:
                 step.at = now
                 return step
-        step = Step(self._gesture, now)
+        step = Step(self.gesture, now)
         self.done.append(step)
         return step
 
@@ -307,18 +338,3 @@ class History:
                 shown.view.restore(pane.state)
                 self._user.mark(_SETTLE)
         self._restoring = waiting
-
-
-def _differences(before: Any, after: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields in which two states differ, of the first and of the second."""
-    old: dict[str, Any] = {}
-    new: dict[str, Any] = {}
-    if type(before) is not type(after):
-        return old, new
-    for each in fields(after):
-        first = getattr(before, each.name)
-        second = getattr(after, each.name)
-        if first is not second and first != second:
-            old[each.name] = first
-            new[each.name] = second
-    return old, new

@@ -17,7 +17,7 @@ from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Pane, takes_pictures
-from splatview_viewer.core.settings import BACKDROP, State
+from splatview_viewer.core.settings import BACKDROP, State, Toast
 from splatview_viewer.shell import keyboard
 from splatview_viewer.shell.commands import PALETTE
 from splatview_viewer.shell.files import note_recent
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 SMALL = 500
 """Points of width below which the panel is closed at first: a phone."""
-TOAST = 4.0
-"""Seconds for which something is told."""
 _MOST_SETTLE = 12
 _SAID_FOR = 0.5
 """Seconds for which the panel's numbers stay as they are."""
@@ -135,6 +133,7 @@ class User:
             screen.state.scale,
             hand_over=lambda path: self.screen.desktop.hand_over(path),
             keep_picture=lambda: self.do(self.layout.active.keep_picture),
+            offer_undo=self.offer_undo,
         )
         self.state.light = self.host.memo.get("light") is True
         self.history = History(self)
@@ -218,13 +217,7 @@ class User:
             self.mark_interface()
         self._openings.watch()
         self.history.watch(now)
-        toasts = self.state.toasts
-        self.state.toasts = [
-            (end, text)
-            for until, text in toasts
-            if now < (end := min(until, now + TOAST))
-        ]
-        if len(self.state.toasts) != len(toasts):
+        if self.interface.toasts.end_old(self.state, now):
             self.mark_interface()
         if now >= self._hover_at:
             self._hover_at = math.inf
@@ -336,6 +329,7 @@ class User:
             return None
         event = checked
         self.held.note(event)
+        self.interface.toasts.keep_pointed(self.state, self.held.pointer, now)
         keyboard.note_gesture(self, event, now)
         match event:
             case ev.Resize() | ev.Expose() | ev.Close():
@@ -442,8 +436,25 @@ class User:
 
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""
-        text = printable_lines(text)
-        self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
+        self._show_toast(Toast(printable_lines(text)))
+
+    def offer_undo(self, text: str) -> None:
+        """Show a text for a few seconds, with a button that takes back what was done."""
+        toast = Toast(printable_lines(text), "undo", gesture=self.history.gesture)
+        self._show_toast(toast)
+
+    def say_undone(self, text: str) -> None:
+        """Show what was taken back, in place of an offer to do so."""
+        self._show_toast(Toast(printable_lines(text), "undo"))
+
+    def _show_toast(self, toast: Toast) -> None:
+        """Show a message in place of one of its topic, and two others at most."""
+        others = [
+            each
+            for each in self.state.toasts
+            if not toast.topic or each.topic != toast.topic
+        ]
+        self.state.toasts = [*others[-2:], toast]
         self.mark(SETTLE)
 
     # -- commands: executed by the workspace, before the next picture ------------------

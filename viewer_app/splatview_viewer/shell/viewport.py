@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color, Entry
+    from splatview_viewer.core.undoable import Undoable
     from splatview_viewer.core.view import ShownView, Tab, Visit
     from splatview_viewer.shell.opening import Refusal
     from splatview_viewer.shell.user import User
@@ -191,6 +192,10 @@ class Viewport:
     def undoable_state(self) -> Any:
         """Return what undo can bring back of its view; None for nothing yet."""
         return self._attempt("undo", _undoable_state, None)
+
+    def undoable_parts(self) -> Sequence[Undoable]:
+        """Return the parts of its view that undo brings back as well."""
+        return self._attempt("undo", lambda _, view: view.view.undoable_parts(), ())
 
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
         """Return the commands of what it shows that are found by a text alone."""

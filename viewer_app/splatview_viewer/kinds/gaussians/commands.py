@@ -273,7 +273,7 @@ def _crop(kind: type[Shape], view: GaussianView) -> None:
 
 
 def _end_crop(view: GaussianView) -> None:
-    view.tools.of(Crop).set_shape(None)
+    view.tools.of(Crop).end()
 
 
 def _fit_crop(view: GaussianView) -> None:

@@ -121,7 +121,9 @@ class Select(Tool["GaussianView"]):
         hidden = self.view.state.selection.hidden
         if hidden is not None and hidden.total == len(newly_hidden):
             newly_hidden = newly_hidden | array_of(hidden)
-        self._change(chosen=None, hidden=mask_of(newly_hidden))
+        mask = mask_of(newly_hidden)
+        self._change(chosen=None, hidden=mask)
+        self.view.host.offer_undo(f"{mask.count:,} Gaussians are hidden")
 
     def save(self) -> None:
         """Save the chosen Gaussians as a .ply."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
+    from splatview_viewer.core.undoable import Undoable
     from splatview_viewer.core.view import KeyHelp, Value, Visit
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.summary import GaussianSummary
@@ -125,6 +126,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.rig.motion.flying.let_go()
         self.state = state
         self.mark_moving()
+
+    def undoable_parts(self) -> Sequence[Undoable]:
+        return (self.path,)
 
     def bare_copy(self) -> GaussianView:
         """Return another view in the same state, without tools, for exact pictures."""

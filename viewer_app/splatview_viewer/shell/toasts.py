@@ -1,0 +1,116 @@
+"""Short messages at the lower edge of the active pane, some with a button "Undo"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from imgui_bundle import imgui
+
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.shell.cards import dark_button, dark_card
+from splatview_viewer.shell.commands import named
+from splatview_viewer.shell.overlay import text_room
+from splatview_viewer.ui import lettering, theme
+from splatview_viewer.ui.widgets import card, lines_of
+from splatview_viewer.ui.words import write
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.settings import State, Toast
+    from splatview_viewer.shell.user import User
+
+TOAST_S = 4.0
+"""Seconds for which something is told."""
+_STAYS_S = 1.0
+"""Seconds that it stays once the pointer has left it."""
+_MOST_LINES = 6
+_GAP = 4.0
+"""Points between two messages, and below the last one."""
+_BELOW = 16.0
+_PAD = 12.0
+_HEIGHT = 40.0
+"""Points of a message with a button, and of the button's width."""
+_BUTTON = 82.0
+
+
+class Toasts:
+    """Draws the messages of one user."""
+
+    def __init__(self) -> None:
+        self._places: list[tuple[Toast, Rect]] = []
+        """The messages of the last picture."""
+
+    def end_old(self, state: State, now: float) -> bool:
+        """Drop messages whose time is over; return whether there were any."""
+        count = len(state.toasts)
+        state.toasts = [
+            replace(toast, until=min(toast.until, now + TOAST_S))
+            for toast in state.toasts
+            if now < toast.until
+        ]
+        return len(state.toasts) != count
+
+    def keep_pointed(
+        self, state: State, point: tuple[float, float], now: float
+    ) -> None:
+        """Keep the message that the pointer is over."""
+        texts = {toast.text for toast, rect in self._places if rect.contains(*point)}
+        if not texts:
+            return
+        for index, toast in enumerate(state.toasts):
+            if toast.text in texts:
+                until = max(toast.until, now + _STAYS_S)
+                state.toasts[index] = replace(toast, until=until)
+
+    def draw(self, user: User, scale: float) -> None:
+        """Draw the messages, the newest one at the bottom."""
+        self._places = []
+        picture = user.layout.active.rect
+        bottom = picture.y + picture.height - _BELOW * scale
+        zones = user.interface.zones
+        if zones.form == "phone":
+            # Its time strip lies over the lower edge of the picture.
+            bottom -= zones.time.height
+        for toast in reversed(user.state.toasts):
+            if toast.gesture is not None and user.history.offers(toast.gesture):
+                rect = _draw_offer(user, toast, picture, bottom, scale)
+            else:
+                rect = _draw_words(toast, picture, bottom, scale)
+            self._places.append((toast, rect))
+            bottom = rect.y - _GAP * scale
+
+
+def _draw_words(toast: Toast, picture: Rect, bottom: float, scale: float) -> Rect:
+    """Draw a message without a button; return where it is."""
+    lines = "\n".join(lines_of(toast.text, text_room(picture, scale), _MOST_LINES))
+    return card(
+        imgui.get_foreground_draw_list(),
+        (picture.x + picture.width / 2, bottom),
+        [(lines, theme.INK)],
+        (0.5, 1),
+        bounds=picture,
+        ground=theme.CARD,
+        pad=0.65,
+    )
+
+
+def _draw_offer(
+    user: User, toast: Toast, picture: Rect, bottom: float, scale: float
+) -> Rect:
+    """Draw a message with the button that takes back what was done."""
+    room = text_room(picture, scale) - (_BUTTON + 3 * _PAD) * scale
+    (text,) = lines_of(toast.text, max(room, 1), 1)
+    width = lettering.measure(text).x + (_BUTTON + 3 * _PAD) * scale
+    height = _HEIGHT * scale
+    x = picture.x + (picture.width - width) / 2
+    rect = Rect(round(x), round(bottom - height), round(width), round(height))
+    with dark_card("toast", user.layout.active, rect) as opened:
+        if not opened:
+            return rect
+        middle = rect.y + rect.height / 2
+        write(text, rect.x + _PAD * scale, middle, theme.INK)
+        right = rect.x + rect.width - _PAD / 2 * scale
+        place = (right - _BUTTON * scale, middle - 15 * scale)
+        if dark_button("Undo", "undo", place, _BUTTON):
+            user.do(user.run, named("edit.undo"))
+    return rect
