@@ -89,9 +89,8 @@ class Viewer(App):
     def click(self, name: str, **options: Any) -> None:
         """Click a widget and leave the screen; `options` are those of the press."""
         x, y = self.find(name)
-        self.do(PointerMove(x, y))
-        self.do(PointerPress(x, y, **options))
-        self.do(PointerRelease(x, y))
+        press = PointerPress(x, y, **options)
+        self.do(PointerMove(x, y), press, PointerRelease(x, y))
         self.do(PointerLeave())
 
     def close(self) -> None:
