@@ -9,7 +9,7 @@ import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,10 +74,24 @@ def count_statements(tree: ast.AST) -> int:
     return count
 
 
+@pytest.fixture(autouse=True, scope="module")
+def no_collections() -> Iterator[None]:
+    """Syntax trees are millions of objects, which each collection would visit."""
+    gc.disable()
+    yield
+    syntax_tree.cache_clear()
+    parsed.cache_clear()
+    gc.enable()
+
+
+@functools.cache
+def syntax_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 @functools.cache
 def parsed(path: Path) -> Source:
-    text = path.read_text()
-    tree = ast.parse(text)
+    tree = syntax_tree(path)
     source = Source(path, count_statements(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -98,15 +112,11 @@ def parsed(path: Path) -> Source:
 
 
 def sources(*folders: str) -> list[Source]:
-    gc.disable()  # syntax trees are millions of objects, which each collection would visit
-    try:
-        return [
-            parsed(path)
-            for folder in folders
-            for path in sorted((ROOT / folder).rglob("*.py"))
-        ]
-    finally:
-        gc.enable()
+    return [
+        parsed(path)
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
 
 
 # ---- the product
@@ -215,7 +225,7 @@ def test_the_public_surface() -> None:
 def run_time_imports(path: Path, modules: Mapping[str, Path]) -> set[str]:
     """Return the modules that a file imports, also inside functions; not for types alone."""
     imported = set()
-    nodes: list[ast.AST] = [ast.parse(path.read_text())]
+    nodes: list[ast.AST] = [syntax_tree(path)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -252,7 +262,7 @@ def test_constants_of_a_module_are_bound_once_and_used() -> None:
     """Find the copies that a division of a file leaves behind."""
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
-            tree = ast.parse(path.read_text())
+            tree = syntax_tree(path)
             constants = []
             for statement in tree.body:
                 target = getattr(statement, "targets", [None])[0]
