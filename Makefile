@@ -1,7 +1,8 @@
 # `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.11 or newer.
 .PHONY: demo test soak check bench pictures clean
 
-WORKERS ?= $(shell nproc)
+# Many tests wait for other programs: one worker more than there are processors.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 PYTEST = .venv/bin/python -m pytest --durations=30
 
 demo:  # without a terminal and a display, where nobody would end it, it ends with its picture
@@ -9,7 +10,7 @@ demo:  # without a terminal and a display, where nobody would end it, it ends wi
 	@[ -t 0 ] && [ -t 1 ] || [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || set -- --exit; \
 	  .venv/bin/splatview demo --out splatview-demo.png "$$@"
 
-test:  # one worker a processor; what repeats for long is `make soak`
+test:  # what repeats for long is `make soak`
 	@bash .ci/setup test
 	@$(PYTEST) -n $(WORKERS) --dist loadfile -m "not soak"
 
