@@ -12,12 +12,11 @@ import pytest
 from PIL import Image
 from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
-from support.view_cases import scene_view
+from support.view_cases import press_shortcut, scene_view
 from support.viewer import Viewer
 from support.wait import clock, turns
 
 from splatview_viewer.core.errors import CameraError
-from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host, Memo
 from splatview_viewer.core.screen import Rect
@@ -340,7 +339,7 @@ class PathRig:
     def add_keys(self, *x_positions: float) -> None:
         for x in x_positions:
             self.view.view.rig.use_camera(side(x))
-            assert self.view.handle(KeyEvent("k"), RECT)
+            press_shortcut(self.view, "K")
 
     @property
     def key_x_positions(self) -> list[float]:
@@ -400,7 +399,7 @@ def test_key_k_sets_keyframes_where_the_camera_is(rig: PathRig) -> None:
     rig.view.view.rig.use_camera(side(0.25))
     rig.tool.replace_key()
     assert rig.key_x_positions == [-1.0, 0.25, 0.0, 1.0]
-    assert rig.view.handle(KeyEvent("delete"), RECT)
+    press_shortcut(rig.view, "Delete")
     # The time of the deleted keyframe goes to the previous one.
     assert rig.tool.path.times == [0.0, 4.0, 6.0]
 

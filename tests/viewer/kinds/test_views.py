@@ -191,9 +191,12 @@ def test_picture_depends_on_the_state_alone(kind: str, screen: OffscreenScreen) 
             assert has_changed == (view.view.state != states[-1])
             states.append(view.view.state)
             pictures.append(view_pixels(view, screen))
+        # The pointer alone moves these views.
         if kind == "memory":
-            # The pointer alone moves this view.
             change_state(view, span=5.0)
+        if kind == "scalars":
+            change_state(view, log_up=True)
+        if kind in ("memory", "scalars"):
             states.append(view.view.state)
             pictures.append(view_pixels(view, screen))
         assert states[-1] != states[0]
