@@ -20,7 +20,7 @@ from splatview_viewer.core.events import (
     PointerPress,
     PointerRelease,
 )
-from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.core.selection import EVERYTHING, Selection
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import (
     Camera,
@@ -29,11 +29,13 @@ from splatview_viewer.geometry.cameras import (
     look_at,
     project,
 )
-from splatview_viewer.kinds.gaussians.select import RegionKind, region_of
-from splatview_viewer.render.region import choose_later
+from splatview_viewer.kinds.gaussians.chosen_dots import space_out, thinned
+from splatview_viewer.kinds.gaussians.region_tools import RegionKind, region_of
+from splatview_viewer.kinds.gaussians.select import SelectMode, combine
+from splatview_viewer.render.region import SeenCentres
 from splatview_viewer.scene import HIDDEN, flags
 from splatview_viewer.scene.scene import GaussianScene
-from splatview_viewer.scene.selecting import MARKED, array_of, mask_of
+from splatview_viewer.scene.selecting import array_of, mask_of
 
 W = 320
 H = 240
@@ -58,14 +60,24 @@ def camera_of(model: CameraModel = "pinhole") -> Camera:
     return Camera(look_at((0, 0, -5), (0, 0, 0)), intrinsics(50, W, H), W, H, model)
 
 
+def seen_in(
+    region: np.ndarray,
+    scene: GaussianScene,
+    camera: Camera | None = None,
+    selection: Selection = EVERYTHING,
+    through: bool = False,
+) -> np.ndarray:
+    seen = SeenCentres(scene, camera or camera_of(), selection, through=through)
+    return seen.inside(region)
+
+
 def test_mask_keeps_what_is_chosen() -> None:
     flagged = np.random.default_rng(0).random(1003) < 0.3
     mask = mask_of(flagged)
     np.testing.assert_array_equal(array_of(mask), flagged)
     assert mask.count == flagged.sum()
     scene = scene_of(np.zeros((1003, 3)))
-    bits = flags(scene, replace(EVERYTHING, chosen=mask, hidden=mask_of(~flagged)))
-    np.testing.assert_array_equal((bits & MARKED).numpy() > 0, flagged)
+    bits = flags(scene, replace(EVERYTHING, hidden=mask_of(~flagged)))
     np.testing.assert_array_equal((bits & HIDDEN).numpy() > 0, ~flagged)
     # A piece of the scene is told apart, and a longer version is not cut.
     piece_flags = flags(scene[100:200], replace(EVERYTHING, hidden=mask), 100)
@@ -85,7 +97,7 @@ def test_region_takes_the_centres_that_are_seen_in_it(model: CameraModel) -> Non
     )
     corners = [(40.0, 30.0), (200.0, 60.0), (150.0, 200.0)]
     region = region_of("lasso", corners, (W, H), 1.0)
-    selected = choose_later(scene_of(means), camera, region, EVERYTHING, through=True)()
+    selected = seen_in(region, scene_of(means), camera, through=True)
     pixels = project(camera, means)
     with np.errstate(invalid="ignore"):
         inside = np.all((pixels >= 0) & (pixels < (W, H)), axis=1)
@@ -102,18 +114,79 @@ def test_what_is_in_front_hides_what_is_behind() -> None:
     wall = np.stack([x.ravel(), y.ravel(), np.zeros(x.size)], 1)
     means = np.concatenate([wall, wall * 0.8 + [0, 0, 2.0]])
     region = np.ones((H, W), bool)
-    options: dict[str, Any] = {"camera": camera_of(), "region": region}
     scene = scene_of(means)
-    in_front = choose_later(scene, selection=EVERYTHING, through=False, **options)()
-    through = choose_later(scene, selection=EVERYTHING, through=True, **options)()
+    in_front = seen_in(region, scene)
+    through = seen_in(region, scene, through=True)
     assert through.all()
     assert in_front[: len(wall)].all()
     assert in_front[len(wall) :].mean() < 0.02
     # What is hidden hides nothing, and is not chosen itself.
     hidden = mask_of(np.arange(len(means)) < len(wall))
     selection = replace(EVERYTHING, hidden=hidden)
-    selected = choose_later(scene, selection=selection, through=False, **options)()
+    selected = seen_in(region, scene, selection=selection)
     np.testing.assert_array_equal(selected, np.arange(len(means)) >= len(wall))
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+def test_one_large_gaussian_is_a_wall(model: CameraModel) -> None:
+    rng = np.random.default_rng(2)
+    ball = rng.normal(size=(30, 3)) * 0.4 + [0, 0, 1]
+    # The centre of the wall is far from the ball, on the screen too.
+    wall = scene_of(np.concatenate([[[0.9, 0.6, -1.0]], ball]), opacity=0.99)
+    wall.scales[0] = torch.tensor([4.0, 4.0, 0.01])
+    camera = camera_of(model)
+    if model == "ortho":
+        camera = replace(camera, K=camera.K * [[0.2, 0, 1], [0, 0.2, 1], [0, 0, 1]])
+    region = np.ones((H, W), bool)
+    in_front = seen_in(region, wall, camera)
+    assert in_front[0]
+    assert not in_front[1:].any()
+    # A faint one hides nothing.
+    wall.opacities[0] = 0.2
+    assert seen_in(region, wall, camera).mean() > 0.9
+
+
+def test_many_faint_gaussians_hide_what_is_behind() -> None:
+    rng = np.random.default_rng(3)
+    fog = rng.uniform(-1, 1, size=(4000, 3)) * [1, 1, 0.1]
+    behind = rng.uniform(-0.7, 0.7, size=(300, 3)) * [1, 1, 0] + [0, 0, 2]
+    scene = scene_of(np.concatenate([fog, behind]), opacity=0.3)
+    scene.scales[: len(fog)] = 0.1
+    in_front = seen_in(np.ones((H, W), bool), scene)
+    assert in_front[len(fog) :].mean() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("new", "0110"),
+        ("add", "1110"),
+        ("remove", "1000"),
+        ("intersect", "0100"),
+    ],
+)
+def test_choice_and_the_one_before(mode: SelectMode, expected: str) -> None:
+    previous = mask_of(np.array([True, True, False, False]))
+    inside = np.array([False, True, True, False])
+    mask = combine(previous, inside, mode)
+    assert mask is not None
+    assert array_of(mask).tolist() == [digit == "1" for digit in expected]
+    # Of another version of the scene, the choice before does not count.
+    longer = np.array([True, False, False, False, False])
+    mask = combine(previous, longer, mode)
+    assert (mask is None) == (mode in ("remove", "intersect"))
+
+
+def test_dots_of_many_are_few_and_stay() -> None:
+    flagged = np.random.default_rng(4).random(50_000) < 0.5
+    indices = thinned(mask_of(flagged), 1000)
+    assert len(set(indices.tolist())) == 1000
+    assert flagged[indices].all()
+    # More chosen ones leave most of them where they are.
+    flagged[:5000] = True
+    assert len(np.intersect1d(indices, thinned(mask_of(flagged), 1000))) > 850
+    pixels = np.array([[1.0, 1.0], [2.0, 3.0], [np.nan, 1.0], [6.0, 1.0], [-1.0, 1.0]])
+    assert sorted(space_out(pixels, (20, 20), 5.0)) == [0, 3]
 
 
 @pytest.mark.parametrize("kind", ["box", "lasso", "brush"])

@@ -103,15 +103,13 @@ class Selection:
     """Indices into the scene of Gaussians that stand out, ascending. Those that it does
     not have do not count."""
 
-    chosen: Mask | None = None
-    """Gaussians that the user has chosen; they stand out as well."""
     hidden: Mask | None = None
     """Gaussians that the user has hidden."""
 
     @property
     def unmarked(self) -> Selection:
         """The same conditions, with nothing that stands out."""
-        return replace(self, marked=(), chosen=None)
+        return replace(self, marked=())
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

@@ -188,27 +188,39 @@ class Projected(NamedTuple):
 
 def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> Projected:
     """Project Gaussians, their standard deviations times `scale`."""
-    import torch
-
     rotation = camera.viewmat[:3, :3].tolist()
     translation = camera.viewmat[:3, 3].tolist()
     means = scene.means.double().unbind(1)
-    scales = (scene.scales.double() * scale).unbind(1)
-    w, x, y, z = torch.nn.functional.normalize(scene.quats.double(), dim=1).unbind(1)
+    local = [_dot(row, means) + t for row, t in zip(rotation, translation, strict=True)]
+    scales = scene.scales.double() * scale
+    center, root = project_root(scene.quats.double(), scales, local, camera)
+    return Projected(local, center, root)
+
+
+def project_root(
+    quats: torch.Tensor,
+    scales: torch.Tensor,
+    local: Sequence[torch.Tensor],
+    camera: Camera,
+) -> tuple[Any, Any]:
+    """Return `center` and `root` of `Projected`, in the precision of the arguments."""
+    import torch
+
+    rotation = camera.viewmat[:3, :3].tolist()
+    w, x, y, z = torch.nn.functional.normalize(quats, dim=1).unbind(1)
     axes = (
         (1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
         (2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
         (2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)),
     )
-    local = [_dot(row, means) + t for row, t in zip(rotation, translation, strict=True)]
     local_axes = []
-    for axis, length in zip(axes, scales, strict=True):
+    for axis, length in zip(axes, scales.unbind(1), strict=True):
         local_axes.append([_dot(row, axis) * length for row in rotation])
     center, jacobian = project_points(local, camera)
     root = []
     for row in jacobian:
         root.append([_dot(row, axis) for axis in local_axes])
-    return Projected(local, center, root)
+    return center, root
 
 
 def project_points(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview_viewer.render.base import EPS_2D
+from splatview_viewer.render.hiding import Centres, LayeredLight
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.scene import HostCopy
 from splatview_viewer.scene.selecting import largest_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     import torch
 
@@ -19,119 +22,126 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
-_CELL = 6
-"""Pixels along the side of the cells in which the nearest surface is looked for."""
-_SOLID = 0.5
-"""Opacity from which a Gaussian hides what is behind it."""
 _FAINTEST = 1 / 255
-_DEPTH_TOLERANCE = 0.03
-"""Share of its depth by which a Gaussian may be behind the surface and still be part of
-it."""
+_MIN_LIGHT = 0.5
+"""Share of the light of a centre that has to reach the camera for it to be in front."""
+_DEPTH_TOLERANCE = 0.01
+"""Share of its depth by which a Gaussian may be behind the surface, beside its own size,
+and still be part of it."""
 
 
-class _Seen(NamedTuple):
-    """Gaussians as the camera sees them, each (N,)."""
+class SeenCentres:
+    """The pixels in which the centres of a scene's Gaussians are seen by a camera."""
 
-    is_inside: torch.Tensor
-    """Its centre is in the region, and it is drawn."""
-    is_solid: torch.Tensor
-    cell: torch.Tensor
-    """The index of the cell that its centre is in."""
-    z: torch.Tensor
-    tolerance: torch.Tensor
-    """How far behind the surface its centre may be."""
+    def __init__(
+        self,
+        scene: GaussianScene,
+        camera: Camera,
+        selection: Selection,
+        *,
+        through: bool,
+    ) -> None:
+        """Find the pixels; on a GPU without waiting.
 
+        Args:
+            scene: activated, as `Renderer.scene()` gives it.
+            camera: the camera of the picture.
+            selection: what is drawn.
+            through: also those that are hidden by others in front of them.
+        """
+        import torch
 
-def choose_later(
-    scene: GaussianScene,
-    camera: Camera,
-    region: np.ndarray,
-    selection: Selection,
-    *,
-    through: bool,
-) -> Callable[[], np.ndarray]:
-    """Begin to find the Gaussians whose centres are seen in a region.
+        self._scene = scene
+        with torch.no_grad(), _one_thread():
+            self._pixels = _find_pixels(scene, camera, selection.unmarked, through)
 
-    The returned function waits for the result, (N,) bool. The scene is read as `HostCopy`
-    says.
+    def inside(self, region: np.ndarray) -> np.ndarray:
+        """Return which Gaussians are seen in a region, (N,) bool; waits for a GPU.
 
-    Args:
-        scene: activated, as `Renderer.scene()` gives it.
-        camera: the camera of the picture.
-        region: the pixels of the picture, (height, width) bool.
-        selection: what is drawn.
-        through: also those that are hidden by others in front of them.
-    """
-    copy = HostCopy(
-        scene, lambda: [_find(scene, camera, region, selection, through=through)]
-    )
+        Args:
+            region: the pixels of the picture, (height, width) bool.
+        """
+        import torch
 
-    def read() -> np.ndarray:
+        # The last pixel stands for all that is not seen.
+        flat = np.append(region.reshape(-1), False)
+        is_inside = torch.from_numpy(flat).to(self._pixels.device)
+        copy = HostCopy(self._scene, lambda: [is_inside.index_select(0, self._pixels)])
         return copy.arrays()[0]
 
-    return read
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have torch compute in this thread alone.
+
+    Its threads wait for each other at every step, which takes ten times as long where a
+    training leaves them no core.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _find(
-    scene: GaussianScene,
-    camera: Camera,
-    region: np.ndarray,
-    selection: Selection,
-    *,
-    through: bool,
+def _find_pixels(
+    scene: GaussianScene, camera: Camera, selection: Selection, through: bool
 ) -> torch.Tensor:
-    """Return which Gaussians are in the region, (N,) bool on the scene's device."""
+    """Return the index of the pixel of each centre, (N,) int32.
+
+    Those that are not seen have the index after that of the last pixel.
+    """
     import torch
 
-    pixels = torch.from_numpy(np.ascontiguousarray(region)).to(scene.means.device)
-    candidates = []
+    pieces = []
     for first, chunk in scene.chunks():
-        candidates.append(_see(chunk, first, camera, pixels, selection.unmarked))
-    candidate = _Seen(*(torch.cat(column) for column in zip(*candidates, strict=True)))
-    if through:
-        return candidate.is_inside
-    rows = -(-camera.height // _CELL)
-    columns = -(-camera.width // _CELL)
-    # One more cell is for all that lies outside of the picture.
-    surface = torch.full((rows * columns + 1,), torch.inf, device=candidate.z.device)
-    z = torch.where(candidate.is_solid, candidate.z, torch.inf)
-    cell = candidate.cell.long()
-    surface.scatter_reduce_(0, cell, z, "amin")
-    return candidate.is_inside & (candidate.z <= surface[cell] + candidate.tolerance)
+        pieces.append(_project(chunk, first, camera, selection))
+    centres = Centres(*(torch.cat(column) for column in zip(*pieces, strict=True)))
+    is_seen = centres.is_drawn & (centres.x >= 0) & (centres.x < camera.width)
+    is_seen &= (centres.y >= 0) & (centres.y < camera.height)
+    if not through:
+        light = LayeredLight(scene, centres, camera)
+        tolerance = _DEPTH_TOLERANCE * centres.depth + largest_scale(scene).float()
+        passed = light.passed(centres.x, centres.y, centres.depth - tolerance)
+        is_seen &= passed >= _MIN_LIGHT
+    # What is not seen has no pixel: its numbers may be anything.
+    column = torch.where(is_seen, centres.x, 0.0).int()
+    row = torch.where(is_seen, centres.y, 0.0).int()
+    nowhere = camera.width * camera.height
+    return torch.where(is_seen, row * camera.width + column, nowhere)
 
 
-def _see(
-    scene: GaussianScene,
-    first: int,
-    camera: Camera,
-    region: torch.Tensor,
-    selection: Selection,
-) -> _Seen:
+def _project(
+    scene: GaussianScene, first: int, camera: Camera, selection: Selection
+) -> Centres:
     """Project some Gaussians of a scene, of which the first has this index."""
-    import torch
-
-    height, width = region.shape
     right, down, depth = _to_local(scene.means, camera)
     x, y = _to_pixels(camera, right, down, depth)
     # What is not a number is in no picture.
     is_drawn = (depth > camera.near) & (depth < camera.far)
-    is_drawn &= (x >= 0) & (x < width) & (y >= 0) & (y < height)
     is_drawn &= scene.opacities >= _FAINTEST
     if selection != EVERYTHING:
         is_drawn &= (flags(scene, selection, first) & HIDDEN) == 0
-    # The first pixel stands for all that is not drawn.
-    column = torch.where(is_drawn, x, 0.0).int()
-    row = torch.where(is_drawn, y, 0.0).int()
-    pixel = row * width + column
-    columns = -(-width // _CELL)
-    outside = -(-height // _CELL) * columns
-    cell = (row // _CELL) * columns + column // _CELL
-    return _Seen(
-        is_inside=is_drawn & region.reshape(-1).index_select(0, pixel),
-        is_solid=is_drawn & (scene.opacities >= _SOLID),
-        cell=torch.where(is_drawn, cell, outside),
-        z=depth,
-        tolerance=_DEPTH_TOLERANCE * depth + largest_scale(scene).float(),
+    factor = _magnification(camera, depth)
+    a, b, c = scene.scales.float().unbind(-1)
+    largest = a.maximum(b).maximum(c)
+    smallest = a.minimum(b).minimum(c)
+    middle = a + b + c - largest - smallest
+    sigma = largest * factor
+    middle_sigma = middle * factor
+    area = ((sigma * sigma + EPS_2D) * (middle_sigma * middle_sigma + EPS_2D)).sqrt_()
+    return Centres(
+        x=x,
+        y=y,
+        right=right,
+        down=down,
+        depth=depth,
+        sigma=sigma,
+        area=area,
+        is_drawn=is_drawn,
     )
 
 
@@ -164,3 +174,13 @@ def _to_pixels(
     fx, fy = (float(focal) for focal in camera.focal_lengths)
     cx, cy = camera.K[:2, 2].tolist()
     return right * factor * fx + cx, down * factor * fy + cy
+
+
+def _magnification(camera: Camera, depth: torch.Tensor) -> torch.Tensor:
+    """Return the pixels of a world unit at depths, (N,)."""
+    import torch
+
+    focal = float(camera.focal_lengths.max())
+    if camera.model == "ortho":
+        return torch.full_like(depth, focal)
+    return focal / depth

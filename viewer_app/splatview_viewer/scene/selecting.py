@@ -43,8 +43,6 @@ def flags(scene: GaussianScene, selection: Selection, first: int = 0) -> torch.T
     if selection.hidden is not None:
         hidden |= _masked(selection.hidden, scene, first)
     bits = hidden.byte()
-    if selection.chosen is not None:
-        bits |= _masked(selection.chosen, scene, first) * MARKED
     # One at a time, so that no indices have to come to the GPU.
     for index in selection.marked:
         if first <= index < first + len(scene):

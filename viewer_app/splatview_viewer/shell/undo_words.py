@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 _WORDS = {
     "place": "camera",
     "show": "way to see",
+    "chosen": "selection",
     "training": "training cameras",
     "background": "background",
     "placement": "placement",

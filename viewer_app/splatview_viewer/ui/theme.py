@@ -116,12 +116,13 @@ INK = _rgb("E4E7EC")
 INK_DIM = _rgb("A9B0BB")
 INK_FAULT = _rgb("FF8D80")
 MARK = _rgb("6CB0FF")
+SELECTED = _rgb("FFD34D")
 LIVE = _rgb("5FCF8F")
 SHADE = _rgb("16181C")
 STAGE = _rgb("0E0F11")
 CARD = ImVec4(18 / 255, 20 / 255, 24 / 255, 0.9)
-"""Colours over pictures, the same in both themes: text, facts, faults, marked, live,
-around lines, around pictures, cards."""
+"""Colours over pictures, the same in both themes: text, facts, faults, marked, what is
+selected, live, around lines, around pictures, cards."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _light: bool | None = None
 

@@ -14,7 +14,8 @@ from splatview_viewer.kinds.gaussians.camera_commands import (
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
-from splatview_viewer.kinds.gaussians.select import REGION_TOOLS, Select
+from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
+from splatview_viewer.kinds.gaussians.select import Select, SelectMode
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import Box, Cylinder, Sphere
 from splatview_viewer.scene_view.crop import Crop
@@ -118,6 +119,18 @@ def _on_chosen(act: Callable[[Select], object], view: GaussianView) -> None:
     act(view.tools.of(Select))
 
 
+_SELECT_MODES: dict[SelectMode, str] = {
+    "new": "regions choose anew",
+    "add": "regions add",
+    "remove": "regions take away",
+    "intersect": "regions keep only what is within",
+}
+
+
+def _set_mode(mode: SelectMode, view: GaussianView) -> None:
+    view.tools.of(Select).mode = mode
+
+
 def _select_commands() -> list[SceneCommand]:
     actions = (
         ("hide", "Hide the chosen Gaussians", Select.hide, "hide"),
@@ -133,6 +146,15 @@ def _select_commands() -> list[SceneCommand]:
             icon="swap",
         )
     ]
+    for mode, title in _SELECT_MODES.items():
+        commands.append(
+            Command(
+                f"select.mode.{mode}",
+                f"Select: {title}",
+                partial(_set_mode, mode),
+                icon="lasso",
+            )
+        )
     for name, title, act, icon in actions:
         command: SceneCommand = Command(
             f"select.{name}",

@@ -79,9 +79,7 @@ class Filter(Tool["GaussianView"]):
         """
         if quantity is None:
             selection = self.view.state.selection
-            reset_selection = replace(
-                EVERYTHING, marked=selection.marked, chosen=selection.chosen
-            )
+            reset_selection = replace(EVERYTHING, marked=selection.marked)
             self.view.change(selection=reset_selection)
         else:
             self._select(**{quantity.name: getattr(EVERYTHING, quantity.name)})

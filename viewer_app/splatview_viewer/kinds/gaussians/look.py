@@ -59,7 +59,10 @@ class LookTool(Tool["GaussianView"]):
         """Show the scene as at first: where it is seen from and what of it stays."""
         state = self.view.state
         self.view.state = GaussianState(
-            place=state.place, selection=state.selection, training=state.training
+            place=state.place,
+            selection=state.selection,
+            chosen=state.chosen,
+            training=state.training,
         )
 
     # -- controls ------------------------------------------------------------------

@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.events import (
-    Key,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-)
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.kinds.gaussians import select_panel
+from splatview_viewer.kinds.gaussians.chosen_dots import ChosenDots
 from splatview_viewer.kinds.gaussians.filter import Filter
-from splatview_viewer.render.region import choose_later
+from splatview_viewer.render.region import SeenCentres
 from splatview_viewer.scene.selecting import array_of, mask_of
-from splatview_viewer.scene_view.tool import Tool, ToolButton
+from splatview_viewer.scene_view.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.events import Event, Mod
+    import moderngl
+
+    from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.selection import Mask
+    from splatview_viewer.core.selection import Mask, Selection
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
-SelectMode = Literal["new", "add", "remove"]
+SelectMode = Literal["new", "add", "remove", "intersect"]
 """What becomes of the Gaussians that were chosen before."""
-RegionKind = Literal["box", "lasso", "brush"]
-BRUSHES = (4.0, 120.0)
-"""The smallest and the largest radius of the brush, points."""
-_MIN_DRAG = 3.0
-"""Points from which a press draws a box or a lasso."""
-_MIN_STEP = 2.0
-"""Points between two corners of a lasso, or of a brush's line."""
+
+
+class _SeenKey(NamedTuple):
+    """All that decides which centres are seen, and where."""
+
+    camera_key: tuple[object, ...]
+    loads: int
+    """The version of the scene (`SceneCache.loads`)."""
+    selection: Selection
+    through: bool
 
 
 class Select(Tool["GaussianView"]):
@@ -49,6 +49,7 @@ class Select(Tool["GaussianView"]):
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("Select", "B, L, N", "With a box, a lasso, a brush"),
         KeyHelp("Select", "Shift, Ctrl + drag", "Add, take away"),
+        KeyHelp("Select", "Shift + Ctrl + drag", "Keep only what is within"),
         KeyHelp("Select", "Escape", "Choose none"),
     )
 
@@ -58,44 +59,63 @@ class Select(Tool["GaussianView"]):
         """Gaussians behind others are chosen as well."""
         self.radius = 24.0
         """Of the brush, points."""
+        self.mode: SelectMode = "new"
+        """What a region makes of those that were chosen before it."""
+        self._preview: Mask | None = None
+        self._has_preview = False
+        """A brush is being drawn, which `_preview` is the result of so far."""
+        self._seen: tuple[_SeenKey, SeenCentres] | None = None
+        self._dots = ChosenDots(view)
 
     @property
     def mask(self) -> Mask | None:
-        """The chosen Gaussians; None: there are none."""
-        return self.view.state.selection.chosen
+        """The chosen Gaussians, by a brush that is being drawn too; None: there are none."""
+        if self._has_preview:
+            return self._preview
+        return self.view.state.chosen
 
-    def _change(self, **masks: Mask | None) -> None:
-        self.view.change(selection=replace(self.view.state.selection, **masks))
+    def choose(self, inside: np.ndarray, mode: SelectMode) -> None:
+        """Choose Gaussians.
 
-    def choose(self, mask_found: np.ndarray, mode: SelectMode) -> None:
-        """Choose the Gaussians for which (N,) bool is True, in place of others or not."""
-        mask = self.mask
-        if mask is not None and mask.total == len(mask_found) and mode != "new":
-            mask_before = array_of(mask)
-            if mode == "add":
-                mask_found = mask_before | mask_found
-            else:
-                mask_found = mask_before & ~mask_found
-        elif mode == "remove":
-            return
-        self._change(chosen=mask_of(mask_found) if mask_found.any() else None)
+        Args:
+            inside: (N,) bool.
+            mode: what becomes of those that were chosen before.
+        """
+        self.view.change(chosen=combine(self.view.state.chosen, inside, mode))
 
-    def choose_region(self, region: np.ndarray, rect: Rect, mode: SelectMode) -> None:
-        """Choose what is seen in a region of the picture, (height, width) bool."""
+    def preview(self, inside: np.ndarray, mode: SelectMode) -> None:
+        """Show what `choose` would choose, until `end_preview`."""
+        self._preview = combine(self.view.state.chosen, inside, mode)
+        self._has_preview = True
+
+    def end_preview(self) -> None:
+        """Show what is chosen again. Idempotent."""
+        self._preview = None
+        self._has_preview = False
+
+    def seen(self, rect: Rect) -> SeenCentres | None:
+        """Return which Gaussians are seen in the picture in `rect`, and where.
+
+        The user is notified where the renderer has failed: the result is None.
+        """
         camera = self.view.rig.camera(rect)
         if camera is None:
-            return
+            return None
+        selection = self.view.state.selection.unmarked
+        key = _SeenKey(camera.key, self.view.data.loads, selection, self.through)
+        if self._seen is not None and self._seen[0] == key:
+            return self._seen[1]
         try:
             scene = self.view.data.renderer.scene()
         except RendererError as error:
             self.view.host.notify(str(error))
-            return
-        selection = self.view.state.selection
-        find = choose_later(scene, camera, region, selection, through=self.through)
-        self.choose(find(), mode)
+            return None
+        seen = SeenCentres(scene, camera, selection, through=self.through)
+        self._seen = (key, seen)
+        return seen
 
     def choose_none(self) -> None:
-        self._change(chosen=None)
+        self.view.change(chosen=None)
 
     def invert(self) -> None:
         """Choose those that are not chosen."""
@@ -118,11 +138,12 @@ class Select(Tool["GaussianView"]):
             self._hide(~array_of(self.mask))
 
     def _hide(self, newly_hidden: np.ndarray) -> None:
-        hidden = self.view.state.selection.hidden
+        selection = self.view.state.selection
+        hidden = selection.hidden
         if hidden is not None and hidden.total == len(newly_hidden):
             newly_hidden = newly_hidden | array_of(hidden)
         mask = mask_of(newly_hidden)
-        self._change(chosen=None, hidden=mask)
+        self.view.change(chosen=None, selection=replace(selection, hidden=mask))
         self.view.host.offer_undo(f"{mask.count:,} Gaussians are hidden")
 
     def save(self) -> None:
@@ -147,15 +168,27 @@ class Select(Tool["GaussianView"]):
 
     def tick(self, now: float) -> bool:
         summary = self.view.data.summary
-        selection = self.view.state.selection
-        masks = [m for m in (selection.chosen, selection.hidden) if m is not None]
-        if summary is None or all(mask.total == summary.count for mask in masks):
+        if summary is None:
             return False
-        self._change(chosen=None, hidden=None)
-        self.view.host.notify(
-            "The scene has another number of Gaussians now: none is chosen or hidden"
-        )
-        return True
+        masks = (self.view.state.chosen, self.view.state.selection.hidden)
+        totals = [mask.total for mask in masks if mask is not None]
+        if any(total != summary.count for total in totals):
+            self._end(
+                f"The scene has {summary.count:,} Gaussians now, not {totals[0]:,}: "
+                "none is chosen or hidden"
+            )
+            return True
+        return self._dots.tick(now, self.mask)
+
+    def _end(self, message: str) -> None:
+        """Choose and hide none, as the indices are of other Gaussians now."""
+        selection = replace(self.view.state.selection, hidden=None)
+        self.view.change(chosen=None, selection=selection)
+        self.view.host.notify(message)
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        if self.mask is not None and not self.view.host.exact:
+            self._dots.draw(framebuffer, rect)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         return select_panel.draw_bar(self, rect, scale)
@@ -177,149 +210,29 @@ class Select(Tool["GaussianView"]):
         )
         return [section]
 
-
-class _RegionTool(Tool["GaussianView"]):
-    """Draws a region with the pointer, and chooses what is seen in it."""
-
-    kind: ClassVar[RegionKind]
-
-    def __init__(self, view: GaussianView) -> None:
-        super().__init__(view)
-        self._points: list[tuple[float, float]] | None = None
-        """Pixels of the screen along the drag; None while there is none."""
-        self._mode: SelectMode = "new"
-        self._pointer: tuple[float, float] | None = None
-
-    def handle(self, event: Event, rect: Rect) -> bool | None:
-        if not self.is_chosen:
-            self._points = None
-            return None
-        match event:
-            case PointerPress(button="left", clicks=1) if "alt" not in event.mods:
-                self._points = [(event.x, event.y)]
-                self._mode = select_mode(event.mods)
-                return True
-            case PointerMove():
-                self._pointer = (event.x, event.y)
-                if self._points is None:
-                    # The circle of the brush follows.
-                    if self.kind == "brush":
-                        return True
-                    return None
-                self._add((event.x, event.y))
-                return True
-            case PointerRelease(button="left") if self._points is not None:
-                points = self._points
-                self._points = None
-                self._finish(points, rect)
-                return True
-            case Key(name="escape", pressed=True) if self._points is not None:
-                self._points = None
-                return True
-        return None
-
-    def _add(self, point: tuple[float, float]) -> None:
-        assert self._points is not None
-        if self.kind == "box":
-            self._points[1:] = [point]
-            return
-        last = self._points[-1]
-        min_step = _MIN_STEP * self.view.host.scale
-        if math.dist(point, last) >= min_step:
-            self._points.append(point)
-
-    def _finish(self, points: list[tuple[float, float]], rect: Rect) -> None:
-        """Choose what is in the region that was drawn; a click chooses none."""
-        select = self.view.tools.of(Select)
-        extent = np.ptp(np.array(points), axis=0).max()
-        if self.kind != "brush" and extent < _MIN_DRAG * self.view.host.scale:
-            if self._mode == "new":
-                select.choose_none()
-            return
-        inside = [(x - rect.x, y - rect.y) for x, y in points]
-        radius = select.radius * self.view.host.scale
-        region = region_of(self.kind, inside, (rect.width, rect.height), radius)
-        select.choose_region(region, rect, self._mode)
-
-    def draw_over(self, rect: Rect, scale: float) -> bool:
-        radius = self.view.tools.of(Select).radius * scale
-        if self._points is not None:
-            select_panel.draw_region(self.kind, self._points, radius, rect, scale)
-        if self.is_chosen and self.kind == "brush" and self._pointer is not None:
-            select_panel.draw_brush(self._pointer, radius, rect, scale)
-        return False
+    def close(self) -> None:
+        self._dots.close()
 
 
-class BoxSelect(_RegionTool):
-    """Chooses with a rectangle."""
-
-    name: ClassVar[str] = "box"
-    kind = "box"
-    button: ClassVar[ToolButton | None] = ToolButton(
-        "box", "Select with a box", "B", "Shift adds, Ctrl takes away"
-    )
-
-
-class LassoSelect(_RegionTool):
-    """Chooses with a line that is drawn around."""
-
-    name: ClassVar[str] = "lasso"
-    kind = "lasso"
-    button: ClassVar[ToolButton | None] = ToolButton(
-        "lasso", "Select with a lasso", "L", "Shift adds, Ctrl takes away"
-    )
-
-
-class BrushSelect(_RegionTool):
-    """Chooses what a circle goes over."""
-
-    name: ClassVar[str] = "brush"
-    kind = "brush"
-    button: ClassVar[ToolButton | None] = ToolButton(
-        "brush", "Select with a brush", "N", "Shift adds, Ctrl takes away"
-    )
-
-
-REGION_TOOLS: tuple[type[_RegionTool], ...] = (BoxSelect, LassoSelect, BrushSelect)
-
-
-def select_mode(mods: frozenset[Mod]) -> SelectMode:
-    if "shift" in mods:
-        return "add"
-    if "ctrl" in mods:
-        return "remove"
-    return "new"
-
-
-def region_of(
-    kind: RegionKind,
-    points: Sequence[tuple[float, float]],
-    size: tuple[int, int],
-    radius: float,
-) -> np.ndarray:
-    """Return the pixels of a picture in a region that was drawn, (height, width) bool.
+def combine(previous: Mask | None, inside: np.ndarray, mode: SelectMode) -> Mask | None:
+    """Return what is chosen after a choice; None for none.
 
     Args:
-        kind: which region.
-        points: pixels from the picture's corner: two corners of a box, those of a lasso,
-            or the places of a brush.
-        size: the picture's width and height.
-        radius: of the brush, pixels.
+        previous: what was chosen before. A mask of another number of Gaussians does not
+            count.
+        inside: (N,) bool: the Gaussians of the choice.
+        mode: what it makes of those.
     """
-    from PIL import Image, ImageDraw
-
-    image = Image.new("1", size)
-    draw = ImageDraw.Draw(image)
-    if kind == "lasso":
-        draw.polygon(points, fill=1, outline=1)
-    elif kind == "box":
-        (x0, y0), (x1, y1) = points[0], points[-1]
-        corners = (min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
-        draw.rectangle(corners, fill=1)
-    else:
-        width = max(round(2 * radius), 1)
-        if len(points) > 1:
-            draw.line(points, fill=1, width=width)
-        for x, y in points:
-            draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=1)
-    return np.array(image)
+    if mode != "new":
+        known = np.zeros_like(inside)
+        if previous is not None and previous.total == len(inside):
+            known = array_of(previous)
+        if mode == "add":
+            inside = known | inside
+        elif mode == "remove":
+            inside = known & ~inside
+        else:
+            inside = known & inside
+    if not inside.any():
+        return None
+    return mask_of(inside)

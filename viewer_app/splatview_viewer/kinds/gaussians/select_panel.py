@@ -18,11 +18,22 @@ if TYPE_CHECKING:
 
     from imgui_bundle import ImVec2Like
 
-    from splatview_viewer.kinds.gaussians.select import RegionKind, Select
+    from splatview_viewer.kinds.gaussians.region_tools import RegionKind
+    from splatview_viewer.kinds.gaussians.select import Select, SelectMode
 
+_MODES: dict[SelectMode, str] = {
+    "new": "New",
+    "add": "Add",
+    "remove": "Take away",
+    "intersect": "Intersect",
+}
+_MODE_TIPS = (
+    "A region replaces what was chosen before it",
+    "A region adds to what is chosen (Shift)",
+    "A region takes away from what is chosen (Ctrl)",
+    "A region keeps only what is chosen within it (Shift + Ctrl)",
+)
 _TOOLS = {"box": "Box", "lasso": "Lasso", "brush": "Brush"}
-_INK = ImVec4(1.0, 0xD3 / 255, 0x4D / 255, 1.0)
-"""The colour of regions over pictures, the same in both themes."""
 _DASH = (6.0, 4.0)
 _PAD = 14.0
 _HEIGHT = 42.0
@@ -50,13 +61,14 @@ def draw_panel(tool: Select) -> bool:
     """Draw the section; return True to draw the picture again."""
     view = tool.view
     tools = view.tools
-    previous_selection = tool.view.state.selection
+    previous_state = view.state
     ui.row("With")
     tool_name = controls.segments("With", tools.chosen, _TOOLS)
     if tool_name != tools.chosen:
         tools.choose(tool_name)
     elif tools.chosen == ORBIT:
         controls.tip("Keys: B, L, N")
+    tool.mode = controls.segments("Mode", tool.mode, _MODES, _MODE_TIPS)
     tool.through = ui.segments(
         "Take",
         "In front: only what is seen. Through: also what is behind it",
@@ -83,10 +95,10 @@ def draw_panel(tool: Select) -> bool:
         tool.invert()
     elif pressed == 1:
         tool.choose_none()
-    hidden = previous_selection.hidden
+    hidden = view.state.selection.hidden
     if hidden is not None:
         ui.wrapped(f"{hidden.count:,} are hidden: Show all brings them back", theme.DIM)
-    return previous_selection is not tool.view.state.selection
+    return previous_state is not view.state
 
 
 def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
@@ -209,12 +221,12 @@ def draw_region(
         outline = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
     corners: list[ImVec2Like] = [ImVec2(x, y) for x, y in outline]
     if kind == "brush":
-        line = theme.u32(_INK, 0.25)
+        line = theme.u32(theme.SELECTED, 0.25)
         draw.add_polyline(corners, line, 2 * radius, 0)
         for corner in (corners[0], corners[-1]):
             draw.add_circle_filled(corner, radius, line, 32)
     elif len(points) > 1:
-        draw.add_concave_poly_filled(corners, theme.u32(_INK, 0.07))
+        draw.add_concave_poly_filled(corners, theme.u32(theme.SELECTED, 0.07))
         shade = theme.u32(theme.STAGE, 0.7)
         draw.add_polyline([*corners, corners[0]], shade, 4 * scale, 0)
         _draw_dashes(draw, [*outline, outline[0]], scale)
@@ -226,7 +238,7 @@ def _draw_dashes(
 ) -> None:
     """Draw a dashed line through corners."""
     dash, gap = (points * scale for points in _DASH)
-    color = theme.u32(_INK)
+    color = theme.u32(theme.SELECTED)
     path_length = 0.0
     for a, b in itertools.pairwise(corners):
         length = math.dist(a, b)
@@ -259,4 +271,4 @@ def draw_brush(
     draw = imgui.get_background_draw_list()
     middle = ImVec2(*point)
     draw.add_circle(middle, radius, theme.u32(theme.STAGE, 0.7), 48, 3.5 * scale)
-    draw.add_circle(middle, radius, theme.u32(_INK), 48, 1.6 * scale)
+    draw.add_circle(middle, radius, theme.u32(theme.SELECTED), 48, 1.6 * scale)

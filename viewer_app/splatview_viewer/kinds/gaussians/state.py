@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from splatview_viewer.core.selection import EVERYTHING, Selection
+from splatview_viewer.core.selection import EVERYTHING, Mask, Selection
 from splatview_viewer.render.base import PAINTS, Paint, PaintFacts
 from splatview_viewer.scene_view.state import CameraPlace, TrainingDisplay
 
@@ -48,7 +48,7 @@ def paint_of(show: Show) -> Paint:
 class GaussianState:
     """The camera of a view, and what is drawn of the scene."""
 
-    UNSHARED: ClassVar[tuple[str, ...]] = ("selection", "training")
+    UNSHARED: ClassVar[tuple[str, ...]] = ("selection", "chosen", "training")
     """Settings that panes which are tied do not share: they are of one scene."""
     place: CameraPlace = field(default_factory=CameraPlace)
     show: Show = "color"
@@ -72,6 +72,9 @@ class GaussianState:
     most that are seen."""
     selection: Selection = EVERYTHING
     """The Gaussians that are drawn."""
+    chosen: Mask | None = None
+    """Gaussians that the user has chosen; None: there are none. Dots over the picture show
+    them, so that it stays as it is."""
     training: TrainingDisplay = field(default_factory=TrainingDisplay)
     smooth: bool = True
     """While the camera moves, the picture before may be moved along until the next one

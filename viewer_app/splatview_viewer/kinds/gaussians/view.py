@@ -19,12 +19,8 @@ from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
-from splatview_viewer.kinds.gaussians.select import (
-    BoxSelect,
-    BrushSelect,
-    LassoSelect,
-    Select,
-)
+from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
+from splatview_viewer.kinds.gaussians.select import Select
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
@@ -64,9 +60,7 @@ if TYPE_CHECKING:
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
     ToolStrip,
-    BoxSelect,
-    LassoSelect,
-    BrushSelect,
+    *REGION_TOOLS,
     Select,
     LookTool,
     Frustums,
