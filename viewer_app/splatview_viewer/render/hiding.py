@@ -1,4 +1,4 @@
-"""How much light comes through the Gaussians of a picture, from any depth.
+"""Light that comes through the Gaussians of a picture, from any depth.
 
 A coarse picture of layers: each cell of a few pixels holds the share of light that passes
 all Gaussians up to a depth. It needs no order of them, unlike a picture.

@@ -58,7 +58,7 @@ void main() {
 """
 
 
-class _Drawing(NamedTuple):
+class _DotDrawing(NamedTuple):
     """OpenGL's objects."""
 
     program: moderngl.Program
@@ -82,7 +82,7 @@ class ChosenDots:
         """Indices of the places that have dots; None: to be chosen for the next picture."""
         self._is_moving = False
         """The last picture was drawn while the camera moved, with the dots before."""
-        self._drawing: _Drawing | None = None
+        self._drawing: _DotDrawing | None = None
 
     def tick(self, now: float, mask: Mask | None) -> bool:
         """Follow what is chosen; return whether the picture has to be drawn again."""
@@ -167,13 +167,13 @@ class ChosenDots:
             self._drawing = None
 
 
-def _make_drawing(ctx: moderngl.Context) -> _Drawing:
+def _make_drawing(ctx: moderngl.Context) -> _DotDrawing:
     program = ctx.program(
         vertex_shader=_VERTEX.lstrip(), fragment_shader=_FRAGMENT.lstrip()
     )
     buffer = ctx.buffer(reserve=8 * MAX_DOTS, dynamic=True)
     array = ctx.vertex_array(program, [(buffer, "2f", "a_pixel")])
-    return _Drawing(program, buffer, array)
+    return _DotDrawing(program, buffer, array)
 
 
 def thinned(mask: Mask, limit: int) -> np.ndarray:
