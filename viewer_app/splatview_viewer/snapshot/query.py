@@ -50,6 +50,18 @@ EXAMPLES = {
     "WHERE end_event IS NULL GROUP BY stack_id ORDER BY bytes DESC",
 }
 """Queries that show what can be asked, by what they tell."""
+PAIR_EXAMPLES = {
+    "What grew from peak to peak": "SELECT who, line, coalesce(y.bytes, 0) - coalesce(x.bytes, 0) AS growth\n"
+    "FROM (SELECT coalesce(own_function, category) AS who, coalesce(own_line, 0) AS line, sum(size)::BIGINT AS bytes\n"
+    "    FROM a.at_peak() LEFT JOIN a.stacks USING (stack_id) GROUP BY ALL) x\n"
+    "FULL JOIN (SELECT coalesce(own_function, category) AS who, coalesce(own_line, 0) AS line, sum(size)::BIGINT AS bytes\n"
+    "    FROM b.at_peak() LEFT JOIN b.stacks USING (stack_id) GROUP BY ALL) y USING (who, line)\n"
+    "ORDER BY growth DESC",
+    "How many events and allocations both have": "SELECT 'a' AS snapshot, (SELECT count(*) FROM a.events) AS events, "
+    "(SELECT count(*) FROM a.allocations) AS allocations\n"
+    "UNION ALL SELECT 'b', (SELECT count(*) FROM b.events), (SELECT count(*) FROM b.allocations)",
+}
+"""The same of two snapshots, whose tables are in the schemas `a` and `b`."""
 NUMERIC_TYPES = (
     "TINYINT",
     "SMALLINT",
@@ -138,7 +150,10 @@ class Database:
     """
 
     def __init__(
-        self, snapshot: MemorySnapshot, other_snapshot: MemorySnapshot | None = None
+        self,
+        snapshot: MemorySnapshot,
+        other_snapshot: MemorySnapshot | None = None,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """Make the tables, in about a second for ten million events.
 
@@ -146,9 +161,10 @@ class Database:
             snapshot: whose tables they are.
             other_snapshot: a second one, whose tables are in the schema `b`; those of the first
                 are in the schema `a` then.
+            cancelled: called again and again; True ends it.
 
         Raises:
-            ViewerError: DuckDB is missing, or the snapshot is empty.
+            ViewerError: DuckDB is missing, the snapshot is empty, or it was cancelled.
         """
         self._lock = threading.Lock()
         self._end_reason = ""
@@ -156,10 +172,18 @@ class Database:
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
         self._close = weakref.finalize(self, _close, self._con)
-        if other_snapshot is None:
-            query_tables.create_tables(self._con, snapshot)
-        else:
-            query_tables.create_schemas(self._con, {"a": snapshot, "b": other_snapshot})
+        try:
+            with self._watch(float("inf"), cancelled):
+                if other_snapshot is None:
+                    query_tables.create_tables(self._con, snapshot)
+                else:
+                    snapshots = {"a": snapshot, "b": other_snapshot}
+                    query_tables.create_schemas(self._con, snapshots)
+        except Exception:
+            self._close()
+            if self._end_reason:
+                raise QueryError(self._end_reason) from None
+            raise
 
     def __enter__(self) -> Database:
         return self
@@ -315,10 +339,17 @@ class Database:
             thread.join()
 
 
+def import_duckdb() -> None:
+    """Import DuckDB. Raises ViewerError where it is missing."""
+    with importing(SQL, "duckdb", error=ViewerError):
+        import duckdb  # noqa: F401
+
+
 def _connect() -> duckdb.DuckDBPyConnection:
     """Return an empty database in memory. Raises ViewerError without DuckDB."""
-    with importing(SQL, "duckdb", error=ViewerError):
-        import duckdb
+    import_duckdb()
+    import duckdb
+
     # A training beside the viewer needs the other processors.
     thread_count = max(1, min(4, (os.cpu_count() or 1) // 2))
     con = duckdb.connect(

@@ -101,8 +101,9 @@ class Answers:
                     return function(job)
                 return function()
             except Exception as error:
-                # A ViewerError is for the user, and stands in the pane.
-                if not isinstance(error, ViewerError):
+                # A ViewerError is for the user, and stands in the pane. What was
+                # cancelled fails in any way.
+                if not job.cancelled and not isinstance(error, ViewerError):
                     log.error("%s", description or key, exc_info=error)
                 raise
 

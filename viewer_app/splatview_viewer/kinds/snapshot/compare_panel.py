@@ -12,7 +12,6 @@ from splatview_viewer.core.quantities import change_text, count_text
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.snapshot.panes.compare import (
     color_of,
-    is_row_chosen,
     shown_growth,
     split_label,
     text_of,
@@ -143,18 +142,26 @@ def _draw_ties(view: SnapshotView, *, has_two: bool) -> None:
 
 
 def _chosen_row(view: SnapshotView, grown: Grown) -> int | None:
-    """Return the row of the table that was clicked."""
+    """Return the row of the group that was clicked, wherever the line is now."""
+    if not _is_group_chosen(view, grown):
+        return None
+    assert view.state.highlight is not None
+    return grown.comparison.row_of(view.state.highlight.key[-1])
+
+
+def _is_group_chosen(view: SnapshotView, grown: Grown) -> bool:
+    """Return whether a row of the table was clicked, at any moment."""
     highlight = view.state.highlight
-    if highlight is None or highlight.key != grown.key:
-        return None
-    is_there = highlight.row < len(grown.comparison)
-    if not is_there or not is_row_chosen(view, grown, highlight.row):
-        return None
-    return highlight.row
+    return highlight is not None and highlight.key[:-1] == grown.question
 
 
 def _draw_chosen(view: SnapshotView, grown: Grown, row: int | None) -> None:
     """Draw how much a stack grew, its frames, and what can be done with it."""
+    if row is None and _is_group_chosen(view, grown):
+        assert view.state.highlight is not None
+        label = view.state.highlight.label
+        ui.wrapped(f"{label}: nothing of it is live at the line.", theme.DIM)
+        return
     if row is None:
         ui.wrapped("Click a row of the table below the timelines.", theme.FAINT)
         return
@@ -169,7 +176,8 @@ def _draw_chosen(view: SnapshotView, grown: Grown, row: int | None) -> None:
     color = color_of(view, grown, row)
     draw.add_rect_filled(low, high, theme.u32(color), 3 * scale)
     growth = change_text(change.bytes_after - change.bytes_before)
-    name, _ = split_label(change)
+    # The frames below say from where it is called.
+    name = split_label(change)[0].partition("  from ")[0]
     with theme.bold():
         growth_width = imgui.calc_text_size(growth).x
         label_width = width - growth_width - 27 * scale

@@ -13,7 +13,7 @@ from splatview_viewer.kinds.snapshot.answers import Answers
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
 from splatview_viewer.snapshot.model import ACTIONS
-from splatview_viewer.snapshot.query import Database
+from splatview_viewer.snapshot.query import Database, import_duckdb
 from splatview_viewer.snapshot.timeline.bands import (
     Addresses,
     Bands,
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.analysis.colors import Colors
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
-_EXIT_WAIT_S = 3.0
-"""Seconds that the end of the program waits for a job."""
+_EXIT_WAIT_S = 10.0
+"""Seconds that the end of the program waits for a job, which was told to end."""
 _MAX_OOMS = 50
+DATABASE_KEY: Key = ("database",)
 
 
 def _close_all() -> None:
@@ -41,10 +42,21 @@ def _close_all() -> None:
     """
     for content in list(Content._all):
         content.close()
+    for content in list(Content._all):
         content.wait(_EXIT_WAIT_S)
 
 
 atexit.register(_close_all)
+
+
+def _end_before_duckdb() -> None:
+    """Have snapshots be closed before DuckDB ends with the program.
+
+    What was registered last is called first, and DuckDB's own end, from which on it
+    takes no arrays, was registered when it was imported.
+    """
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
 
 
 def _argmax(values: np.ndarray) -> int:
@@ -77,6 +89,8 @@ class Content(Answers):
         """
         super().__init__(wake)
         self.snapshot = snapshot
+        self.holder: object = None
+        """The data that views share of which it is the content; None: there are none."""
         Content._all.add(self)
 
     # -- the snapshot ------------------------------------------------------------------
@@ -188,14 +202,52 @@ class Content(Answers):
             return (text, None), hits.mask
         return (text, highlight), hits.mask & highlight.mask
 
-    def _open_database(self, _: Job[Database]) -> Database:
-        return Database(self.snapshot)
+    def _open_database(self, job: Job[Database]) -> Database:
+        return _open_database(job, self.snapshot)
 
     def database(self) -> Database | None:
         """Return the database that answers SQL. To be used in the lane "query" alone."""
         return self.request(
-            ("database",),
+            DATABASE_KEY,
             self._open_database,
             lane="query",
             description="Opening the database",
         )
+
+    def database_of_pair(
+        self, key: Key, first: Content, second: Content
+    ) -> Database | None:
+        """Return the database of two snapshots, in the schemas `a` and `b`.
+
+        Args:
+            key: names the pair (`pair_key`).
+            first: A. One of both is this one.
+            second: B.
+        """
+
+        def open_both(job: Job[Database]) -> Database:
+            return _open_database(job, first.snapshot, second.snapshot)
+
+        return self.request(
+            key,
+            open_both,
+            newest=True,
+            lane="query",
+            description="Opening the database of both",
+        )
+
+
+def pair_key(first: Content, second: Content) -> Key:
+    """Return the key of the database of two snapshots."""
+    return ("database of both", id(first), id(second))
+
+
+def _open_database(
+    job: Job[Database],
+    snapshot: MemorySnapshot,
+    other_snapshot: MemorySnapshot | None = None,
+) -> Database:
+    """Make the tables of one snapshot or of two. For the thread of a job."""
+    import_duckdb()
+    _end_before_duckdb()
+    return Database(snapshot, other_snapshot, cancelled=lambda: job.cancelled)

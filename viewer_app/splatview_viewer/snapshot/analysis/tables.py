@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from splatview_viewer.snapshot.analysis.categories import categories
 from splatview_viewer.snapshot.model import live_mask, pool_text, stream_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
@@ -212,13 +213,19 @@ class Comparison:
     """
 
     def __init__(
-        self, tables: tuple[GroupTable, GroupTable], rows: np.ndarray, *, same: bool
+        self,
+        tables: tuple[GroupTable, GroupTable],
+        rows: np.ndarray,
+        names: Sequence[Hashable],
+        *,
+        same: bool,
     ) -> None:
         """Order the groups of two tables.
 
         Args:
             tables: the groups before and after.
             rows: rows of each group in the two tables, int64 (n, 2); -1: it is not there.
+            names: tells each group from the others, also at other moments.
             same: both tables are of one trace.
         """
         self.tables = tables
@@ -229,6 +236,8 @@ class Comparison:
         change = bytes_after - bytes_before
         order = np.lexsort((-bytes_after, -change))
         self._rows = rows[order]
+        self.names: list[Hashable] = [names[index] for index in order.tolist()]
+        """What tells each group from the others, also at other moments."""
         self.bytes_before = int(table_before.total)
         self.bytes_after = int(table_after.total)
         """Bytes live at the two moments."""
@@ -237,6 +246,14 @@ class Comparison:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def row_of(self, name: Hashable) -> int | None:
+        """Return the row of the group of this name; None: nothing of it is live."""
+        return self._row_of_name.get(name)
+
+    @cached_property
+    def _row_of_name(self) -> dict[Hashable, int]:
+        return {name: row for row, name in enumerate(self.names)}
 
     def __getitem__(self, index: int) -> Change:
         row_before, row_after = self._rows[index].tolist()
@@ -302,13 +319,14 @@ def compare_moments(
             rows.setdefault(name, row)
         rows_by_name.append(rows)
     rows_before, rows_after = rows_by_name
+    all_names = list(dict.fromkeys([*rows_after, *rows_before]))
     row_pairs = [
-        (rows_before.get(name, -1), rows_after.get(name, -1))
-        for name in dict.fromkeys([*rows_after, *rows_before])
+        (rows_before.get(name, -1), rows_after.get(name, -1)) for name in all_names
     ]
     return Comparison(
         (tables[0], tables[1]),
         np.array(row_pairs, np.int64).reshape(-1, 2),
+        all_names,
         same=side_before[1] is side_after[1],
     )
 

@@ -66,6 +66,15 @@ class Grown(NamedTuple):
     def grouping(self) -> str:
         return str(self.key[-1])
 
+    @property
+    def question(self) -> Key:
+        """The key without the moments that are compared."""
+        return (*self.key[:3], self.key[-1])
+
+    def key_of(self, row: int) -> Key:
+        """Return what names the group of a row, also at other moments."""
+        return (*self.question, self.comparison.names[row])
+
 
 def sides_of(view: SnapshotView) -> tuple[Side, Side] | None:
     """Return what is compared, A and B; None until it is known."""
@@ -173,25 +182,26 @@ def draw_grown(view: SnapshotView) -> bool:
 
 def is_row_chosen(view: SnapshotView, grown: Grown, row: int) -> bool:
     """Return whether the allocations of a row are lit."""
-    return view.is_highlighted(grown.key, row) or (
-        grown.second.view is not view
-        and grown.second.view.is_highlighted(grown.key, row)
+    key = grown.key_of(row)
+    return view.is_highlighted(key, 0) or (
+        grown.second.view is not view and grown.second.view.is_highlighted(key, 0)
     )
 
 
 def toggle_row(view: SnapshotView, grown: Grown, row: int) -> None:
     """Light the allocations of a row in all timelines that have them, or no longer."""
     comparison = grown.comparison
+    key = grown.key_of(row)
     change = change_text(int(comparison.changes[row]))
     label = f"{comparison[row].label}, {change}"
     partner = view.two_runs.partner
     if partner is None:
-        view.toggle_highlight(grown.key, row, comparison.allocations(row), label)
+        view.toggle_highlight(key, 0, comparison.allocations(row), label)
         return
     for side, ids in zip(
         (grown.first, grown.second), comparison.sides_of(row), strict=True
     ):
-        side.view.toggle_highlight(grown.key, row, ids, label)
+        side.view.toggle_highlight(key, 0, ids, label)
     view.change(partner=partner.state)
 
 
@@ -279,12 +289,14 @@ def _draw_buttons(view: SnapshotView, corner: ImVec2) -> None:
     ):
         sides = sides_of(view)
         if sides is not None:
-            view.state = view.state.with_choice("sql", query_of(view, *sides))
+            query = query_of(*sides)
+            view.state = view.state.with_choice("sql", query)
+            view.state = view.state.with_choice("sql asked", query)
             view.change(tab="sql")
 
 
-def query_of(view: SnapshotView, first: Side, second: Side) -> str:
-    """Return a query for what is live at a moment of the view's own snapshot."""
+def query_of(first: Side, second: Side) -> str:
+    """Return a query for what grew, in one snapshot or from A to B."""
     if first.view is second.view:
         return (
             "SELECT coalesce(own_function, 'no stack') AS who, own_line AS line,\n"
@@ -295,12 +307,27 @@ def query_of(view: SnapshotView, first: Side, second: Side) -> str:
             "    LEFT JOIN stacks USING (stack_id)\n"
             "GROUP BY ALL ORDER BY growth DESC NULLS LAST"
         )
-    own_side = first if first.view is view else second
     return (
-        "SELECT coalesce(own_function, 'no stack') AS who, own_line AS line,\n"
-        "    count(*) AS n, sum(size) AS bytes\n"
-        f"FROM live_at({own_side.moment}) LEFT JOIN stacks USING (stack_id)\n"
-        "GROUP BY ALL ORDER BY bytes DESC"
+        "SELECT who, line, a_bytes, b_bytes,\n"
+        "    coalesce(b_bytes, 0) - coalesce(a_bytes, 0) AS growth\n"
+        f"FROM ({_live_query('a', first)})\n"
+        f"    FULL JOIN ({_live_query('b', second)})\n"
+        "    USING (who, line)\n"
+        "ORDER BY growth DESC"
+    )
+
+
+def _live_query(schema: str, side: Side) -> str:
+    """Return a query for what is live at the moment of a side, by stack."""
+    condition = ""
+    if len(side.view.content.snapshot.traces) > 1:
+        condition = f"\n        WHERE device = {side.view.trace.device}"
+    return (
+        "SELECT coalesce(own_function, 'no stack') AS who,\n"
+        f"        coalesce(own_line, 0) AS line, sum(size)::BIGINT AS {schema}_bytes\n"
+        f"        FROM {schema}.live_at({side.moment})"
+        f" LEFT JOIN {schema}.stacks USING (stack_id){condition}\n"
+        "        GROUP BY ALL"
     )
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.quantities import count_text
+from splatview_viewer.kinds.snapshot.content import DATABASE_KEY, pair_key
 from splatview_viewer.kinds.snapshot.panes.parts import (
     continue_line,
     draw_centered,
@@ -25,7 +27,7 @@ from splatview_viewer.kinds.snapshot.panes.table import (
     draw_table,
 )
 from splatview_viewer.snapshot.model import address_text
-from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES
+from splatview_viewer.snapshot.query import EXAMPLES, NUMERIC_TYPES, PAIR_EXAMPLES
 from splatview_viewer.snapshot.query_tables import TABLES
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.widgets import colored, fitted
@@ -33,6 +35,7 @@ from splatview_viewer.ui.widgets import colored, fitted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.snapshot.query import QueryResult
 
@@ -55,14 +58,26 @@ def draw_sql(view: SnapshotView) -> bool:
     """
     _draw_editor(view)
     key = _query_key(view)
-    _, sql = key
-    fault = view.content.fault(("database",))
-    database = view.content.database()
+    sql = key[1]
+    pair = _pair_of(view)
+    if pair is None:
+        database_key = DATABASE_KEY
+        database = view.content.database()
+    else:
+        database_key = pair_key(*pair)
+        database = view.content.database_of_pair(database_key, *pair)
+    fault = view.content.fault(database_key)
     if database is None or not sql:
         help_text = (
             "Ctrl + Enter runs the query\n"
             "Allocations that it gives are lit in the timeline"
         )
+        if pair is not None:
+            names = " and ".join(content.snapshot.name for content in pair)
+            help_text = (
+                "Ctrl + Enter runs the query\n"
+                f"The tables of {names} are in the schemas a and b"
+            )
         draw_centered(fault or help_text)
         return False
     latest = latest_answer(
@@ -79,17 +94,32 @@ def draw_sql(view: SnapshotView) -> bool:
     if latest.key == key and view.pane_memory.get("sql lit") is not result:
         view.pane_memory["sql lit"] = result
         ids = result.allocations(view.trace)
-        if len(ids):
+        # Of two snapshots, a number does not tell whose allocation it is.
+        if len(ids) and pair is None:
             view.change(highlight=None)
             view.toggle_highlight(key, 0, ids, f"SQL, {len(ids):,} allocations")
     name = f"rows {' '.join(result.columns)}"
-    return draw_table(view, name, _ResultTable(view, result).rows())
+    rows = _ResultTable(view, result).rows()
+    if pair is not None:
+        rows = replace(
+            rows, on_click=_ignore_click, is_chosen=_is_none, allocation=None
+        )
+    return draw_table(view, name, rows)
+
+
+def _ignore_click(row: int, double: bool) -> None:
+    """Do nothing: the row does not tell of which snapshot it is."""
+
+
+def _is_none(row: int) -> bool:
+    """Return False: no row is chosen."""
+    return False
 
 
 def run_query(view: SnapshotView) -> None:
     """Run the query in the editor."""
     text = _editor_text(view)
-    view.content.forget(("sql", text))
+    view.content.forget(("sql", text, *_query_key(view)[2:]))
     view.state = view.state.with_choice("sql asked", text if text.strip() else "")
     highlight = view.state.highlight
     if highlight is not None and highlight.key[0] == "sql":
@@ -98,12 +128,29 @@ def run_query(view: SnapshotView) -> None:
 
 def _editor_text(view: SnapshotView) -> str:
     """Return the query in the editor."""
-    return view.state.choice("sql", EXAMPLES["The largest allocations"])
+    examples = EXAMPLES if _pair_of(view) is None else PAIR_EXAMPLES
+    return view.state.choice("sql", next(iter(examples.values())))
 
 
-def _query_key(view: SnapshotView) -> tuple[str, str]:
-    """Return the key of the query that was run last; its SQL is "" before the first."""
-    return "sql", view.state.choice("sql asked", "")
+def _query_key(view: SnapshotView) -> tuple[Any, ...]:
+    """Return the key of the query that was run last; its SQL is "" before the first.
+
+    What follows the SQL names the pair of snapshots that it is about.
+    """
+    pair = _pair_of(view)
+    key = ("sql", view.state.choice("sql asked", ""))
+    if pair is None:
+        return key
+    return (*key, *pair_key(*pair))
+
+
+def _pair_of(view: SnapshotView) -> tuple[Content, Content] | None:
+    """Return A and B while two snapshots are compared; None otherwise."""
+    partner = view.two_runs.partner
+    if partner is None:
+        return None
+    first, second = view.two_runs.sides(partner)
+    return first.content, second.content
 
 
 # -- the editor ------------------------------------------------------------------------
@@ -166,9 +213,12 @@ def _draw_examples(view: SnapshotView) -> None:
     """Draw the open list of examples, which a click puts into the editor."""
     if not imgui.begin_popup("sql examples"):
         return
-    examples = dict(EXAMPLES)
-    for name, description in TABLES.items():
-        examples[f"{name}: {description}"] = f"SELECT *\nFROM {name}\nLIMIT 1000"
+    is_pair = _pair_of(view) is not None
+    examples = dict(PAIR_EXAMPLES if is_pair else EXAMPLES)
+    for schema in ("a.", "b.") if is_pair else ("",):
+        for name, description in TABLES.items():
+            table = f"{schema}{name}"
+            examples[f"{table}: {description}"] = f"SELECT *\nFROM {table}\nLIMIT 1000"
     for title, sql in examples.items():
         if imgui.selectable(title, False)[0]:
             view.state = view.state.with_choice("sql", sql)
