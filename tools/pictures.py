@@ -167,6 +167,31 @@ def _data(viewer: Viewer, scripts: Scripts) -> None:
     viewer.user.choose_tab("data")
 
 
+def _memory(viewer: Viewer, scripts: Scripts) -> None:
+    from support.snapshot_cases import settle, until_compared
+    from support.training_memory import write_training_steps
+
+    from splatview_viewer.kinds.snapshot.panes.compare import shown_growth, toggle_row
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+    # The list has the runs as well.
+    viewer.until_listed("render", "gaussians", "scalars")
+    folder = Path(os.environ["SPLATVIEW_RUNTIME_DIR"])
+    before, after = write_training_steps(folder)
+    viewer.user.drop([str(before)])
+    view = viewer.until_shows(SnapshotView)
+    viewer.user.drop([str(after)])
+    until_compared(viewer, view)
+    state = viewer.user.interface.state
+    state.folded_runs.update(entry.group for entry in viewer.state.entries[:-2])
+    view.change(unit="time", legend=False, moment=len(view.trace.events) * 2 // 3)
+    settle(viewer, view)
+    grown = shown_growth(view)
+    if grown is not None:
+        toggle_row(view, grown, 0)
+    settle(viewer, view)
+
+
 def _film(viewer: Viewer, scripts: Scripts) -> None:
     _look(viewer, scripts)
     viewer.user.choose_tab("film")
@@ -204,6 +229,7 @@ SHOTS = (
     Shot("1-look-dark", _look),
     Shot("2-look-light", _look, light=True),
     Shot("3-compare", _compare),
+    Shot("4-memory", _memory),
     Shot("5-film", _film),
     Shot("6a-phone", _look, PHONE),
     Shot("7a-palette", _palette),

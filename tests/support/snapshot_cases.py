@@ -21,9 +21,25 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.screens.offscreen import OffscreenScreen
     from splatview_viewer.snapshot.model import MemorySnapshot
+    from support.viewer import Viewer
 
 EVENT_INDEX = 15_000
 """An event in the middle of the real snapshot."""
+
+
+def settle(viewer: Viewer, view: SnapshotView) -> None:
+    """Draw until a view in a viewer shows everything."""
+    viewer.do()
+    viewer.until(lambda: view.complete)
+
+
+def until_compared(viewer: Viewer, view: SnapshotView) -> None:
+    """Take turns until a view shows another snapshot below its own."""
+
+    def is_compared() -> bool:
+        return view.two_runs.partner is not None
+
+    viewer.until(is_compared)
 
 
 class User:

@@ -127,6 +127,17 @@ class Viewer(App):
             return None
         return view.view
 
+    def until_shows(self, kind: type[V]) -> V:
+        """Take turns until the active viewport shows a view of this class; return it."""
+
+        def is_shown() -> bool:
+            return self.shows(kind) is not None
+
+        self.until(is_shown)
+        view = self.shows(kind)
+        assert view is not None
+        return view
+
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""
         if any(entry.progress is not None for entry in self.state.entries):

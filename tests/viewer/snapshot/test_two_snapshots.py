@@ -11,11 +11,18 @@ from typing import Any
 import pytest
 import torch
 from support.memory_data import event, snapshot
+from support.snapshot_cases import settle, until_compared
 from support.viewer import Viewer
 
 import splatview
-from splatview_viewer.core.events import PointerLeave, PointerMove, Wheel
+from splatview_viewer.core.events import FileDrop, PointerLeave, PointerMove, Wheel
+from splatview_viewer.kinds.snapshot.panes.compare import (
+    is_row_chosen,
+    shown_growth,
+    toggle_row,
+)
 from splatview_viewer.kinds.snapshot.view import SnapshotView
+from splatview_viewer.shell.stream_list import _letters
 from splatview_viewer.shell.time_area import lanes_of
 from splatview_viewer.workspace.sources import FileSource
 
@@ -35,6 +42,13 @@ def write_snapshot(folder: Path, name: str, leaks_every: int) -> Path:
     return file
 
 
+def choose_line(viewer: Viewer, view: SnapshotView, moment: int) -> None:
+    """Choose a moment, and draw what is there."""
+    view.change(moment=moment)
+    viewer.user.mark()
+    settle(viewer, view)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     return [
@@ -43,22 +57,14 @@ def files(tmp_path: Path) -> list[Path]:
     ]
 
 
-def settle(viewer: Viewer, view: SnapshotView) -> None:
-    """Draw until the view shows everything."""
-    viewer.do()
-    viewer.until(lambda: view.complete)
-
-
 def test_memory_of_two_files_opens_with_both(
     open_viewer: Callable[..., Viewer], files: list[Path]
 ) -> None:
     sources = tuple(FileSource(file) for file in files)
     sources[0].first_state = {"shows": "both"}
     viewer = open_viewer((1300, 900), files=sources, tab="compare")
-    viewer.until(lambda: viewer.shows(SnapshotView) is not None)
-    view = viewer.shows(SnapshotView)
-    assert view is not None
-    viewer.until(lambda: view.two_runs.partner is not None)
+    view = viewer.until_shows(SnapshotView)
+    until_compared(viewer, view)
     settle(viewer, view)
     partner = view.two_runs.partner
     assert partner is not None
@@ -80,6 +86,58 @@ def test_memory_of_two_files_opens_with_both(
     settle(viewer, view)
     assert view.two_runs.partner is None
     assert len(lanes_of(viewer.user)) == 1
+
+
+def test_second_file_that_is_dropped_fills_b(
+    open_viewer: Callable[..., Viewer], files: list[Path], tmp_path: Path
+) -> None:
+    viewer = open_viewer((1300, 900), files=(files[0],))
+    view = viewer.until_shows(SnapshotView)
+    content = files[1].read_bytes()
+    files[1].write_bytes(content[:200])
+    viewer.do(FileDrop((str(files[1]),)))
+    viewport = viewer.user.layout.active
+    viewer.until(lambda: viewport.refusal is not None)
+    assert viewport.refusal is not None
+    assert "truncated or damaged" in viewport.refusal.reason
+    files[1].write_bytes(content)
+    viewer.do(FileDrop((str(files[1]),)))
+    until_compared(viewer, view)
+    settle(viewer, view)
+    user = viewer.user
+    assert viewer.shows(SnapshotView) is view
+    assert user.interface.state.tab == "compare"
+    assert _letters(user) == {str(files[0]): "A", str(files[1]): "B"}
+    choose_line(viewer, view, 40)
+    readings = view.readings()
+    assert readings is not None
+    assert (readings.title, readings.place) == ("At the line", "event 40")
+    assert [(r.badge, r.name) for r in readings.values] == [
+        ("A", "live"),
+        ("B", "live"),
+    ]
+    # The chosen stack stays chosen when the line moves.
+    grown = shown_growth(view)
+    assert grown is not None
+    toggle_row(view, grown, 0)
+    name = grown.comparison.names[0]
+    choose_line(viewer, view, 55)
+    grown = shown_growth(view)
+    assert grown is not None
+    row = grown.comparison.row_of(name)
+    assert row is not None
+    assert is_row_chosen(view, grown, row)
+    # SQL asks both.
+    viewer.click("Ask by SQL")
+    settle(viewer, view)
+    result = view.pane_memory["sql", "shown"].answer
+    assert result.columns == ("who", "line", "a_bytes", "b_bytes", "growth")
+    assert sum(row[-1] for row in result.rows) == grown.comparison.changes.sum()
+    # A third one opens by itself.
+    third = write_snapshot(tmp_path, "third.pickle", 5)
+    viewer.do(FileDrop((str(third),)))
+    viewer.until(lambda: viewer.shows(SnapshotView) not in (None, view))
+    assert user.layout.active.key == str(third)
 
 
 def publish_all() -> None:

@@ -162,6 +162,8 @@ class Host:
     hand_over: Callable[[Path], None] = _ignore
     """Give the user a file that was written: a browser downloads it. Elsewhere it has
     no effect: `notify` the user where the file is."""
+    open_pair: Callable[[Path, Path], None] = _ignore
+    """Show two files of one kind, compared with each other."""
     keep_picture: Callable[[], None] = _ignore
     """Give the user what is shown as a picture."""
     offer_undo: Callable[[str], None] = _ignore

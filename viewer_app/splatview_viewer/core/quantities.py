@@ -211,6 +211,39 @@ def time_ticks(low: float, high: float, origin_us: int, count: int) -> list[Tick
     return ticks
 
 
+def duration_ticks(low: float, high: float, zero: float, count: int) -> list[Tick]:
+    """Return at most about `count` round durations: "-20 ms", "0 ms", "1,500 ms".
+
+    Args:
+        low: microseconds at the left end of the axis.
+        high: the same at the right end.
+        zero: the same at 0.
+        count: of ticks, about.
+    """
+    step = max(round_up((high - low) / max(count, 1)), 1.0)
+    unit, size = _duration_unit(step)
+    digits = max(0, -math.floor(math.log10(step / size) + 1e-9))
+    return [
+        (zero + value, f"{value / size:,.{digits}f} {unit}")
+        for value in _multiples(low - zero, high - zero, step)
+    ]
+
+
+def duration_text(microseconds: float) -> str:
+    """Return a duration with three digits after the point: "128.100 ms"."""
+    unit, size = _duration_unit(max(abs(microseconds), 1.0))
+    return f"{microseconds / size:,.3f} {unit}"
+
+
+def _duration_unit(microseconds: float) -> tuple[str, float]:
+    """Return the unit that durations of this order are told in, and its microseconds."""
+    if microseconds >= 1e6:
+        return "s", 1e6
+    if microseconds >= 1e3:
+        return "ms", 1e3
+    return "\u00b5s", 1.0
+
+
 def ago_ticks(low: float, high: float, count: int) -> list[Tick]:
     """Return round durations before now: "-2 min 30 s", "-15 s", "now".
 

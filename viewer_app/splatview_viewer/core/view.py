@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.lane import Lane
+    from splatview_viewer.core.readings import Readings
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.undoable import Undoable
 
@@ -375,6 +376,24 @@ class View(Generic[Data, State]):
     def lanes(self) -> Sequence[Lane]:
         """Return its lanes of the time area; the caller asks in each picture."""
         return ()
+
+    def readings(self) -> Readings | None:
+        """Return values at the place that its user chose; None where it has none.
+
+        Asked for in each picture.
+        """
+        return None
+
+    def compared(self) -> Mapping[str, Any]:
+        """Return what it compares in one picture: data by their letters, "A" and "B"."""
+        return {}
+
+    def awaits_second(self, kind: str) -> bool:
+        """Return whether a file of this kind, opened now, is to be compared with it."""
+        return False
+
+    def compare_with(self, data: Any) -> None:
+        """Compare what it shows with what other data, of its kind, hold."""
 
     def jobs(self) -> Sequence[RunningJob]:
         """Return what it works on for its user, such as a film."""

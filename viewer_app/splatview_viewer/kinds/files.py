@@ -73,6 +73,25 @@ def recognise(path: Path) -> str:
     return formats.find_format(path, formats=FORMATS).name
 
 
+def expected_format(path: Path, *, is_trusted: bool) -> str:
+    """Return the name of the format that a file seems to be of; "" where nothing says so.
+
+    Args:
+        path: the file.
+        is_trusted: its content may be looked at, not its name alone.
+    """
+    if is_trusted:
+        try:
+            return recognise(path)
+        except (FileError, OSError):
+            return ""
+    suffixes = {suffix.lower() for suffix in path.suffixes}
+    for file_format in FORMATS:
+        if suffixes.intersection(file_format.suffixes):
+            return file_format.name
+    return ""
+
+
 def read_untrusted(
     path: Path, progress: Progress = silent
 ) -> GaussianScene | np.ndarray | MemorySnapshot:

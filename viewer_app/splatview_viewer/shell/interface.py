@@ -162,7 +162,7 @@ class Interface:
             if visit is not None:
                 changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
             else:
-                self._zone("top bar", top_bar.draw, user, zones.top, scale)
+                self._zone("top bar", top_bar.draw, user, info, zones.top, scale)
             self._zone("ring", _draw_ring, self.surface.input.ring, scale)
             self._zone("popups", self.footer.draw_popups, user)
             self._zone("palette", self.palette.draw, user)

@@ -1,4 +1,7 @@
-"""Files that are being opened: one that cannot be read takes nothing's place."""
+"""Files that are being opened: one that cannot be read takes nothing's place.
+
+A second file of a kind whose files are compared joins the one that is shown.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,26 @@ class _Opening(NamedTuple):
     """The key of what the viewport showed before; None: nothing."""
 
 
+class _Pairing(NamedTuple):
+    """A file on its way beside the one that a viewport shows."""
+
+    viewport: Viewport
+    key: str
+    """Of the file that is shown."""
+    second_key: str
+    """Of the file that is compared with it."""
+
+
 class Openings:
-    """Brings back what a viewport showed, where the file after it cannot be read."""
+    """Brings back what a viewport showed, where the file after it cannot be read.
+
+    It also has a second file be compared with the first, once both are read.
+    """
 
     def __init__(self, user: User) -> None:
         self._user = user
         self._all: list[_Opening] = []
+        self._pairings: list[_Pairing] = []
 
     def add(self, viewport: Viewport, key: str, before: str | None) -> None:
         """Note that a file took the place of what a viewport showed.
@@ -49,8 +66,21 @@ class Openings:
         if before != key:
             self._all.append(_Opening(viewport, key, before))
 
+    def pair(self, viewport: Viewport, key: str, second_key: str) -> None:
+        """Have two files be compared in a viewport once both are read.
+
+        Args:
+            viewport: shows the first file.
+            key: of the first file.
+            second_key: of the second file.
+        """
+        viewport.refusal = None
+        self._pairings.append(_Pairing(viewport, key, second_key))
+
     def watch(self) -> None:
         """Look which files are read by now, once in each turn of the loop."""
+        if self._pairings:
+            self._pairings = [p for p in self._pairings if self._is_apart(p)]
         if self._all:
             self._all = [opening for opening in self._all if self._is_open(opening)]
 
@@ -71,4 +101,27 @@ class Openings:
             viewport.select(opening.before)
             self._user.mark()
         self._user.history.forget_entry(opening.key)
+        return False
+
+    def _is_apart(self, pairing: _Pairing) -> bool:
+        """Return whether two files are still being read; compare them if not."""
+        slots = self._user.catalogue.slots
+        viewport = pairing.viewport
+        if pairing.second_key not in slots or viewport.key != pairing.key:
+            return False
+        slot = slots[pairing.second_key]
+        reason = slot.entry.fault_of_source or slot.entry.fault
+        if reason:
+            viewport.refusal = Refusal(slot.entry.name, reason)
+            self._user.mark()
+            return False
+        first = slots[pairing.key].entry
+        if first.fault_of_source or first.fault:
+            return False
+        view = viewport.view
+        is_read = view is not None and not view.empty
+        if view is None or not is_read or slot.view is None or slot.view.empty:
+            return True
+        view.view.compare_with(slot.content)
+        self._user.choose_tab("compare")
         return False

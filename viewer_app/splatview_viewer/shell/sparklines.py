@@ -1,6 +1,7 @@
 """Small curves of the run of what is shown: loss, Gaussians, memory.
 
-They lie over one time: what the pointer is over in one is told in all of them.
+They lie over one time: what the pointer is over in one is told in all of them. What has
+no run and a place that its user chose, such as a snapshot, has its values there instead.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from splatview_viewer.ui.words import write, write_right
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from splatview_viewer.core.readings import Readings
     from splatview_viewer.kinds.memory.live import MemoryHistory
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Catalogue
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 _HEAD_HEIGHT = 18.0
 _PLOT_HEIGHT = 34.0
+_FIRST_READING = 4.0
+_READING_HEIGHT = 26.0
 _MOST = 3
 """Curves that are chosen at most."""
 _AT_FIRST = 2
@@ -91,7 +95,14 @@ class Sparklines:
         """Where the pointer was in the last picture, in seconds; None: nowhere."""
 
     def draw(self, user: User) -> None:
-        """Draw the curves into the window that is open."""
+        """Draw the curves into the window that is open, or what is read off instead."""
+        view = user.view
+        readings = None
+        if view is not None and not view.empty:
+            readings = view.view.readings()
+        if readings is not None:
+            _draw_readings(readings)
+            return
         slot = told_slot(user)
         sparks = [] if slot is None else sparks_of(user.catalogue, slot)
         if not sparks:
@@ -155,6 +166,30 @@ class Sparklines:
                 user.do(user.show_beside, spark.key)
         elif of.pressed and self._time is not None:
             user.do(user.go_to_step, spark.step_at(self._time))
+
+
+def _draw_readings(readings: Readings) -> None:
+    """Draw values at one place, a row for each."""
+    scale = theme.scale()
+    corner = imgui.get_cursor_screen_pos()
+    right = corner.x + imgui.get_content_region_avail().x
+    middle = corner.y + (_FIRST_READING + theme.ROW_HEIGHT / 2) * scale
+    with theme.bold(theme.SMALL_SIZE):
+        left = write_right(readings.place, right, middle, theme.TEXT)
+    with theme.font_size(theme.SMALL_SIZE):
+        write(readings.title, corner.x, middle, theme.DIM, left - corner.x)
+    for reading in readings.values:
+        middle += _READING_HEIGHT * scale
+        x = corner.x
+        if reading.badge:
+            color = theme.run_color("AB".index(reading.badge))
+            controls.badge(reading.badge, color, (x, middle - 9 * scale))
+            x += 26 * scale
+        with theme.bold():
+            left = write_right(reading.value, right, middle, theme.TEXT)
+        write(reading.name, x, middle, theme.DIM, left - x)
+    height = (len(readings.values) + 1) * _READING_HEIGHT * scale
+    imgui.dummy(ImVec2(right - corner.x, height))
 
 
 def _draw_curve(

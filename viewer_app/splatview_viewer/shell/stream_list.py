@@ -454,15 +454,28 @@ def _tip(entry: Entry) -> str:
 
 
 def _letters(user: User) -> dict[str, str]:
-    """Return the letters of the entries that panes compare, by their keys."""
+    """Return the letters of the entries that are compared, by their keys."""
     if len(user.layout) < 2:
-        return {}
+        return _letters_of_view(user)
     letters = {}
     for viewport in user.layout:
         for feature in user.catalogue.features:
             badge = feature.note(viewport).badge
             if badge and viewport.key is not None:
                 letters[viewport.key] = badge
+    return letters
+
+
+def _letters_of_view(user: User) -> dict[str, str]:
+    """Return the letters of the entries that the only pane compares in one picture."""
+    view = user.view
+    if view is None or view.empty:
+        return {}
+    letters = {}
+    for letter, data in view.view.compared().items():
+        for slot in user.catalogue.slots.values():
+            if slot.content is data:
+                letters[slot.entry.key] = letter
     return letters
 
 

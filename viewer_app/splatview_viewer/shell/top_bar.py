@@ -41,6 +41,7 @@ from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.view import Info
     from splatview_viewer.shell.user import User
 
 _RUNS_MENU = "runs"
@@ -65,8 +66,11 @@ _DROPPED: tuple[frozenset[str], ...] = tuple(
 )
 
 
-def draw(user: User, rect: Rect, scale: float) -> None:
-    """Draw the top bar in its rectangle."""
+def draw(user: User, info: Info, rect: Rect, scale: float) -> None:
+    """Draw the top bar in its rectangle.
+
+    info: of what is shown.
+    """
     with board("top bar", rect, color=theme.BAR) as opened:
         if not opened:
             return
@@ -76,7 +80,7 @@ def draw(user: User, rect: Rect, scale: float) -> None:
         right = ImVec2(rect.x + rect.width, bottom)
         line = theme.u32(theme.LINE)
         imgui.get_window_draw_list().add_line(left, right, line, scale)
-        bar = _Bar(user, rect, scale)
+        bar = _Bar(user, info, rect, scale)
         if user.interface.zones.form == "phone" or rect.width < _NARROW * scale:
             bar.draw_phone()
         else:
@@ -86,7 +90,7 @@ def draw(user: User, rect: Rect, scale: float) -> None:
 class _Bar:
     """Draws the bar for one frame."""
 
-    def __init__(self, user: User, rect: Rect, scale: float) -> None:
+    def __init__(self, user: User, info: Info, rect: Rect, scale: float) -> None:
         self.user = user
         self.rect = rect
         self.scale = scale
@@ -96,7 +100,7 @@ class _Bar:
         self.state = state_of(self.group)
         self.texts = run_texts(user, self.group, self.state)
         if entry is not None and entry.is_file:
-            self.texts = RunTexts(entry.name, "", "")
+            self.texts = RunTexts(info.subtitle or entry.name, "", "")
 
     # -- on a desk ---------------------------------------------------------------------
 
@@ -155,7 +159,15 @@ class _Bar:
             draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
         with theme.bold():
             room = width - 34 * scale
-            write(self._title(), x + 6 * scale, self.middle, theme.TEXT, room)
+            title_end = write(
+                self._title(), x + 6 * scale, self.middle, theme.TEXT, room
+            )
+        if self.group is not None and not self.group.is_run:
+            count = f"{len(self.group.entries):,} open"
+            words_x = title_end + 8 * scale
+            with theme.font_size(theme.SMALL_SIZE):
+                room = x + width - 28 * scale - words_x
+                write(count, words_x, self.middle, theme.DIM, room)
         center = (x + width - 12 * scale, self.middle)
         icons.draw(draw, "caret_down", center, theme.DIM, 14)
         if of.pressed:

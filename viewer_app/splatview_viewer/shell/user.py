@@ -18,6 +18,7 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Pane, takes_pictures
 from splatview_viewer.core.settings import BACKDROP, State, Toast
+from splatview_viewer.kinds.files import expected_format
 from splatview_viewer.shell import keyboard
 from splatview_viewer.shell.commands import PALETTE
 from splatview_viewer.shell.files import note_recent
@@ -134,6 +135,7 @@ class User:
             hand_over=lambda path: self.screen.desktop.hand_over(path),
             keep_picture=lambda: self.do(self.layout.active.keep_picture),
             offer_undo=self.offer_undo,
+            open_pair=lambda first, second: self.do(self.open_pair, first, second),
         )
         self.state.light = self.host.memo.get("light") is True
         self.history = History(self)
@@ -411,12 +413,43 @@ class User:
                 self.mark(SETTLE)
                 if done is not None:
                     done(path)
+                continue
+            source = FileSource(path, sandboxed=done is not None)
+            source.done = done
+            viewport = self.layout.active
+            before = viewport.key
+            if before is not None and self._is_second(path, is_own=done is None):
+                self.catalogue.open_file(source)
+                self._openings.pair(viewport, before, str(path.absolute()))
             else:
-                before = self.layout.active.key
-                source = FileSource(path, sandboxed=done is not None)
-                source.done = done
-                self.catalogue.open_file(source, self.layout.active)
-                self._openings.add(self.layout.active, str(path.absolute()), before)
+                self.catalogue.open_file(source, viewport)
+                self._openings.add(viewport, str(path.absolute()), before)
+
+    def _is_second(self, path: Path, *, is_own: bool) -> bool:
+        """Return whether a file is to be compared with the one that is shown.
+
+        Args:
+            path: is about to be opened.
+            is_own: it is a file of the user of this machine.
+        """
+        found = self.layout.active.working()
+        entry = self.layout.active.entry
+        if found is None or entry is None or not entry.is_file:
+            return False
+        if found[1].empty or str(path.absolute()) == entry.key:
+            return False
+        kind = expected_format(path, is_trusted=is_own)
+        return found[1].view.awaits_second(kind)
+
+    def open_pair(self, first: Path, second: Path) -> None:
+        """Open two files of one kind, and compare them."""
+        viewport = self.layout.active
+        keys = [str(path.absolute()) for path in (first, second)]
+        for path, key in zip((first, second), keys, strict=True):
+            if key not in self.catalogue.slots:
+                self.catalogue.open_file(FileSource(path))
+        viewport.select(keys[0])
+        self._openings.pair(viewport, *keys)
 
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""

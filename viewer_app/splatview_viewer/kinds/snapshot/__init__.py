@@ -30,7 +30,19 @@ def _holds(value: Any) -> bool:
     return isinstance(value, MemorySnapshot)
 
 
-KIND = Kind("snapshot", view=_view, still="plot", holds=_holds, fed_unseen=True)
+def _fact(data: Any) -> str:
+    """Return what the list of streams says of a snapshot."""
+    return "snapshot"
+
+
+KIND = Kind(
+    "snapshot",
+    view=_view,
+    still="plot",
+    holds=_holds,
+    fed_unseen=True,
+    fact=_fact,
+)
 
 
 def expect(path: Path) -> None:

@@ -130,10 +130,7 @@ def _axes(
     axis = world.axis
     x, y = world.window(view.state)
     x_tick_count = max(int(available.x / (85 * scale)), 2)
-    if axis.unit == "events":
-        ticks = quantities.count_ticks(*x, x_tick_count)
-    else:
-        ticks = quantities.time_ticks(*x, axis.origin_us, x_tick_count)
+    ticks = world.x_ticks(x, x_tick_count)
     # A longer label at the right edge would be cut.
     margin = 12 * scale
     pixels_per_x = available.x / (x[1] - x[0])
@@ -223,7 +220,9 @@ def _draw_over(
             _draw_note(draw, view, world, plot, note)
             top += 34 * scale
         text = missing_caption(view)
-        if view.state.highlight is not None:
+        # The panel tells which stack is lit in both of two timelines.
+        is_told = note is not None and view.host.around == "desktop"
+        if view.state.highlight is not None and not is_told:
             text = f"Lit: {view.state.highlight.label}   (Esc: everything again)"
         if text:
             corner = (r.x + 10 * scale, top + 8 * scale)
@@ -412,9 +411,7 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
     right = r.x + r.width
     draw.add_line(ImVec2(x, r.y), ImVec2(x, bottom), color, scale)
     draw.add_line(ImVec2(r.x, y), ImVec2(right, y), color, scale)
-    label = f"{moment:,}"
-    if world.axis.unit == "time" and world.axis.has_times:
-        label = quantities.clock_text(world.axis.time_us(moment))
+    label = world.x_text(moment)
     card(draw, (x, bottom + 3 * scale), [(label, theme.TEXT)], (0.5, 0))
     y_label = world.y_text(plot.pointer[1])
     if y_label:

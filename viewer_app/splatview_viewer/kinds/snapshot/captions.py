@@ -1,10 +1,11 @@
-"""Texts over the plot: the device, what is being done, what the snapshot lacks."""
+"""Texts over the plot, and beside it: the device, what is done, what is lacking."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.quantities import count_text
+from splatview_viewer.core.quantities import count_text, size_text
+from splatview_viewer.core.readings import Reading, Readings
 from splatview_viewer.snapshot.model import device_text
 
 if TYPE_CHECKING:
@@ -45,3 +46,48 @@ def missing_caption(view: SnapshotView) -> str:
     if view.tab == "addresses" and not len(trace.spans):
         return "The snapshot names no segments: only the addresses of allocations are known"
     return ""
+
+
+def readings_of(view: SnapshotView) -> Readings | None:
+    """Return the live bytes under the pointer, otherwise at the chosen line.
+
+    None until they are known.
+    """
+    partner = view.two_runs.partner
+    if partner is not None:
+        return _compared_readings(view, partner)
+    bands = view.content.bands(view.device)
+    moment = view.state.pointed_moment
+    title = "At the pointer"
+    if moment is None:
+        moment = view.moment
+        title = "At the line" if view.state.moment is not None else "At the peak"
+    if bands is None or moment is None or moment >= len(bands.live):
+        return None
+    values = (
+        Reading("live", size_text(int(bands.live[moment]))),
+        Reading("reserved", size_text(int(bands.reserved[moment]))),
+    )
+    return Readings(title, f"event {moment:,}", values)
+
+
+def _compared_readings(view: SnapshotView, partner: SnapshotView) -> Readings | None:
+    """Return the live bytes of A and of B; None until they are known."""
+    runs = view.two_runs
+    moments = runs.pointed(partner)
+    title = "At the pointer"
+    if moments is None:
+        moments = runs.line(partner)
+        title = "At the line"
+    if moments is None:
+        return None
+    values = []
+    places = []
+    for badge, side in zip("AB", runs.sides(partner), strict=True):
+        bands = side.content.bands(side.device)
+        moment = moments[0] if side is view else moments[1]
+        if bands is None or moment >= len(bands.live):
+            return None
+        values.append(Reading("live", size_text(int(bands.live[moment])), badge))
+        places.append(moment)
+    return Readings(title, f"event {places[0]:,}", values)

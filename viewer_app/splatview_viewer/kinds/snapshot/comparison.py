@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.quantities import count_ticks, size_text, time_ticks
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.axes import PlotNote, byte_axis, draw_plot
 from splatview_viewer.kinds.snapshot.bar import draw_bar
@@ -117,17 +117,12 @@ def _draw_growth(view: SnapshotView, partner: SnapshotView, rect: Rect) -> None:
         available = imgui.get_content_region_avail()
         window, height = plot_world.window(view.state)
         curves = _curves(view, partner, window, round(available.x))
-        axis = plot_world.axis
         tick_count = max(int(available.x / (85 * scale)), 2)
-        if axis.unit == "events":
-            ticks = count_ticks(*window, tick_count)
-        else:
-            ticks = time_ticks(*window, axis.origin_us, tick_count)
         x_axis = plots.Axis(
             window,
-            ticks=ticks,
+            ticks=plot_world.x_ticks(window, tick_count),
             limit=plot_world.extent,
-            min_extent=world.MIN_WINDOW[axis.unit],
+            min_extent=world.MIN_WINDOW[plot_world.axis.unit],
         )
         y_axis = byte_axis(plot_world, height, available.y / scale)
         size = (max(available.x, 1), max(available.y, 1))

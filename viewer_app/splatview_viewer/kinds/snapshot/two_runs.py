@@ -25,6 +25,8 @@ class SharedAxes(NamedTuple):
     """All of the time axis, in the units of the plot's own; None: its own."""
     height: float | None = None
     """Bytes at the top of both; None: each has its own."""
+    zero: float | None = None
+    """The x from which times count, where both meet; None: times are of the clock."""
 
 
 _HEADROOM = 1.12
@@ -70,6 +72,18 @@ class TwoRuns:
         if chosen_name in other_names or chosen_name == MARKS:
             return chosen_name
         return next(iter(other_names), MARKS)
+
+    def compare_with(self, content: Content) -> None:
+        """Show the timeline of another open snapshot, B, below the view's own, A."""
+        for name, other_content in names_of_others(self._view).items():
+            if other_content is content:
+                self._view.change(
+                    shows="both",
+                    other=name,
+                    swapped=False,
+                    partner=None,
+                    tab="timeline",
+                )
 
     @property
     def partner(self) -> SnapshotView | None:
@@ -141,7 +155,9 @@ class TwoRuns:
             return (own_moment, partner_moment)
         if line_up == "mark":
             return self._marked_moments(partner)
-        return 0, 0
+        # The first event, whose time is 0.
+        own_first = min(len(view.trace.events), 1)
+        return own_first, min(len(partner.trace.events), 1)
 
     def _marked_moments(self, partner: SnapshotView) -> tuple[int, int]:
         """Return the moments that were marked in both, or where both begin the same step.
@@ -205,8 +221,13 @@ class TwoRuns:
             extent = (low, high)
             other_extent = (low + shift, high + shift)
             partner.change(x=_moved(state.x, shift))
-        view.shared = SharedAxes(extent, height)
-        partner.shared = SharedAxes(other_extent, height)
+        meeting_moments = self._moments_that_meet(partner)
+        assert meeting_moments is not None, "the shift was worked out from them"
+        own_moment, partner_moment = meeting_moments
+        view.shared = SharedAxes(extent, height, axis.x_of(own_moment))
+        partner.shared = SharedAxes(
+            other_extent, height, other_axis.x_of(partner_moment)
+        )
         if state.moment is not None:
             moment = other_axis.moment(axis.x_of(state.moment) + shift)
             partner.change(moment=moment)

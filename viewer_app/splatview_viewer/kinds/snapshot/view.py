@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
+    from splatview_viewer.core.readings import Readings
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.model import Trace
@@ -60,6 +61,7 @@ class SnapshotData:
         """Show a snapshot from now on."""
         self.close()
         self.content = Content(snapshot, self.has_answers.set)
+        self.content.holder = self
         self.content.bands(self.content.busiest)
 
     def paired_with(self, content: Content) -> SnapshotData:
@@ -428,6 +430,34 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             return (OverviewLane(self),)
         return [ComparedLane(self, side) for side in self.two_runs.sides(partner)]
 
+    def readings(self) -> Readings | None:
+        if self.data.content is None:
+            return None
+        from splatview_viewer.kinds.snapshot.captions import readings_of
+
+        return readings_of(self)
+
+    def compared(self) -> Mapping[str, Any]:
+        partner = self.two_runs.partner
+        if partner is None:
+            return {}
+        sides = self.two_runs.sides(partner)
+        return {
+            letter: side.content.holder
+            for letter, side in zip("AB", sides, strict=True)
+        }
+
+    def awaits_second(self, kind: str) -> bool:
+        return (
+            kind == self.kind
+            and self.data.content is not None
+            and not self.content.other_contents()
+        )
+
+    def compare_with(self, data: SnapshotData) -> None:
+        if data.content is not None:
+            self.two_runs.compare_with(data.content)
+
     def panel(self) -> Sequence[Section]:
         from splatview_viewer.kinds.snapshot.controls import sections_of
 
@@ -441,9 +471,9 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         readout = ""
         if bands is not None and moment is not None and moment < len(bands.live):
             readout = f"{moment:,}   {size_text(int(bands.live[moment]))} live"
+        event_count = sum(len(trace.events) for trace in traces)
         counts = {
             "device": len(traces) if len(traces) > 1 else 0,
-            "event": sum(len(trace.events) for trace in traces),
             "allocation": sum(len(trace.allocations) for trace in traces),
             "note": len(snapshot.notes),
         }
@@ -453,7 +483,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         settings = [f"{name}: {value}" for name, value in snapshot.settings.items()]
         return Info(
             phrases,
-            [*snapshot.notes, *settings],
+            [count_text(event_count, "event"), *snapshot.notes, *settings],
             readout,
             [f"painted by {pool()._max_workers} threads"],
             *self._titles(),

@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.quantities import size_text
+from splatview_viewer.core.quantities import (
+    clock_text,
+    count_ticks,
+    duration_text,
+    duration_ticks,
+    size_text,
+    time_ticks,
+)
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.two_runs import NOT_SHARED, SharedAxes
 from splatview_viewer.snapshot.timeline.bands import Bands
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.quantities import Tick
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
     from splatview_viewer.snapshot.timeline.bands import Addresses, TimelineAxis
 
@@ -222,6 +230,22 @@ class PlotWorld:
         if state.tab == "addresses":
             return replace(state, address_window=y)
         return replace(state, y=y)
+
+    def x_ticks(self, window: Range, count: int) -> list[Tick]:
+        """Return at most about `count` labels of the time axis in a window."""
+        if self.axis.unit == "events":
+            return count_ticks(*window, count)
+        if self.shared.zero is not None:
+            return duration_ticks(*window, self.shared.zero, count)
+        return time_ticks(*window, self.axis.origin_us, count)
+
+    def x_text(self, moment: int) -> str:
+        """Return a label of the time axis: a moment, or its time."""
+        if self.axis.unit == "events" or not self.axis.has_times:
+            return f"{moment:,}"
+        if self.shared.zero is not None:
+            return duration_text(self.axis.x_of(moment) - self.shared.zero)
+        return clock_text(self.axis.time_us(moment))
 
     def y_text(self, y: float) -> str:
         """Return a label of the bytes axis: bytes, or an address."""

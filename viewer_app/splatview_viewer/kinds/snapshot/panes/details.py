@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.quantities import size_text
+from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     draw_centered,
     draw_tooltip,
@@ -186,7 +186,8 @@ def draw_frames(frames: Sequence[FrameLine]) -> None:
         draw_frame(frame)
     hidden_count = len(frames) - len(telling)
     if hidden_count:
-        text = f"{hidden_count} frames of machinery more; Copy has them"
+        frames_text = count_text(hidden_count, "frame")
+        text = f"{frames_text} of machinery more; Copy has them"
         colored(text, theme.FAINT)
 
 
