@@ -557,13 +557,24 @@ class ShownView:
     def _draws_again(self, call: Callable[[], bool | None]) -> bool:
         """Make a call that may change the state; return whether to draw again."""
         previous = self.view.state
-        return bool(call()) or self.view.state != previous
+        if call():
+            return True
+        state = self.view.state
+        return state is not previous and state != previous
 
     @property
     def sections(self) -> list[Section]:
         """Its parts of the panel; those without a title are its own controls."""
+        return self._guarded(self.view.panel())
+
+    def sections_of(self, tab: Tab) -> list[Section]:
+        """Return its parts of one tab of the panel: no others are drawn."""
+        return self._guarded([s for s in self.view.panel() if s.tab == tab])
+
+    def _guarded(self, own_sections: Sequence[Section]) -> list[Section]:
+        """Return sections of the view that report changes of its state."""
         sections = []
-        for section in self.view.panel():
+        for section in own_sections:
             draw = partial(self._draws_again, section.draw)
             reset = None
             if section.reset is not None:

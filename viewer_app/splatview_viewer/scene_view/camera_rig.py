@@ -38,7 +38,7 @@ class CameraRig:
         """The camera of the state, to be moved; `apply_orbit` puts it back."""
         place = self._view.state.place.orbit
         # Another place came from a view that is followed.
-        if self._orbit_place != place:
+        if self._orbit_place is not place and self._orbit_place != place:
             self._orbit.place = place
             self._orbit_place = place
             self._view.mark_moving()

@@ -378,8 +378,10 @@ class Frustums(Tool[TrainedView]):
     def draw_over(self, rect: Rect, scale: float) -> bool:
         content = self.content
         cameras = self.cameras
+        if content is None or cameras is None:
+            return False
         camera = self.view.rig.camera(rect)
-        if content is None or cameras is None or camera is None:
+        if camera is None:
             return False
         if self.through.is_there:
             self.through.draw_over(rect, scale, content)

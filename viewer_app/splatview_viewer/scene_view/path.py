@@ -277,12 +277,13 @@ class PathTool(Tool[SceneView]):
         return True
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
-        camera = self.view.rig.camera(rect)
         is_asked = self.is_open or self.is_edited
         # The panel's section, which is drawn later, sets this again.
         self.is_edited = False
-        is_drawn = is_asked and not self.is_playing and self.path.keys
-        if is_drawn and camera is not None:
+        if not is_asked or self.is_playing or not self.path.keys:
+            return False
+        camera = self.view.rig.camera(rect)
+        if camera is not None:
             draw_path(self.path, camera, rect, scale, self.chosen_key, self.time)
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -35,6 +36,17 @@ class FoundUp(NamedTuple):
     direction: np.ndarray
     """(3,), of length 1."""
     source: UpSource
+
+
+@lru_cache(16)
+def _axis_name_of(x: float, y: float, z: float) -> str:
+    """Return the name in `UPS` of a direction; "" where it is no axis."""
+    up = np.array([x, y, z])
+    unit = up / np.linalg.norm(up)
+    for name, axis in UPS.items():
+        if float(np.dot(axis, unit)) > 1 - 1e-6:
+            return name
+    return ""
 
 
 class UpAxis:
@@ -82,12 +94,8 @@ class UpAxis:
     @property
     def axis_name(self) -> str:
         """The name in `UPS` of the direction upward; "" where it is no axis."""
-        up = self._view.rig.orbit.up
-        unit = up / np.linalg.norm(up)
-        for name, axis in UPS.items():
-            if float(np.dot(axis, unit)) > 1 - 1e-6:
-                return name
-        return ""
+        x, y, z = self._view.rig.orbit.up.tolist()
+        return _axis_name_of(x, y, z)
 
     def other_axes(self) -> list[str]:
         """Return the names in `UPS` of the directions that are not upward now."""

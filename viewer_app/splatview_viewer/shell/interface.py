@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -79,6 +78,8 @@ class Interface:
         self.sparklines = Sparklines()
         self.footer = footer.Footer()
         self.toasts = Toasts()
+        self._covered: tuple[int, str] | None = None
+        """The list and the readout whose letters imgui can draw."""
         self._states: list[str] = []
         """Of the runs, in words."""
         self.sheet = SheetDrag()
@@ -93,9 +94,11 @@ class Interface:
 
     def place(self, size: tuple[int, int], scale: float) -> Zones:
         """Place the zones on a screen of so many pixels; return them."""
-        self.zones = place(size, scale, self.state.wishes())
-        self.surface.input.grips = [head_of(self.zones)]
-        return self.zones
+        zones = place(size, scale, self.state.wishes())
+        if zones is not self.zones:
+            self.zones = zones
+            self.surface.input.grips = [head_of(zones)]
+        return zones
 
     def have_states_changed(self, user: User) -> bool:
         """Return whether runs are in other states than at the last call."""
@@ -137,8 +140,7 @@ class Interface:
         section_list, info = shown
         self.surface.light = user.state.light
         self.surface.touch = self.zones.form == "phone"
-        names = [name for e in user.state.entries for name in (e.name, e.group)]
-        self.surface.cover([*names, info.readout])
+        self._cover_names(user, info.readout)
         changed = False
         with self.surface.frame(framebuffer, scale, work, clear=clear):
             zones = self.place(self.surface.size, scale)
@@ -173,6 +175,15 @@ class Interface:
             user.do(user.screen.desktop.copy, text)
         return changed
 
+    def _cover_names(self, user: User, readout: str) -> None:
+        """Have imgui draw the letters of all names and of the readout itself."""
+        changes = user.catalogue.list_changes
+        if (changes, readout) == self._covered:
+            return
+        self._covered = (changes, readout)
+        names = [name for e in user.state.entries for name in (e.name, e.group)]
+        self.surface.cover([*names, readout])
+
     def _take_visit(self, user: User) -> Visit | None:
         """Return what a phone shows in place of all else, and place the zones for it."""
         visit = None
@@ -203,15 +214,18 @@ class Interface:
     def _draw_over(self, user: User, viewport: Viewport) -> bool:
         """Draw what lies over the picture of a viewport, and nothing beside it."""
         scale = user.screen.state.scale
-        changed = False
-        r = viewport.rect
-        lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
-        with ExitStack() as clipped:
-            for draw in lists:
-                corner = ImVec2(r.x + r.width, r.y + r.height)
-                draw.push_clip_rect(ImVec2(r.x, r.y), corner, True)
-                clipped.callback(draw.pop_clip_rect)
+        rect = viewport.rect
+        low = ImVec2(rect.x, rect.y)
+        high = ImVec2(rect.x + rect.width, rect.y + rect.height)
+        below = imgui.get_background_draw_list()
+        above = imgui.get_foreground_draw_list()
+        below.push_clip_rect(low, high, True)
+        above.push_clip_rect(low, high, True)
+        try:
             changed = viewport.draw_over(scale)
+        finally:
+            above.pop_clip_rect()
+            below.pop_clip_rect()
         draw_overlay(user.state, viewport, scale)
         return changed
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
@@ -80,7 +80,8 @@ class Spark:
         return self.text(float(self.curve["value"][max(row, 0)]))
 
 
-class _Plot(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Plot:
     """A curve in a plot of one size: shares of its width and of its height, from above."""
 
     x: tuple[float, ...]
@@ -208,17 +209,24 @@ def _draw_curve(
     plot = _plot_of(spark.curve, span)
     if not plot.x:
         return
-    left = x + 2 * scale
-    top = y + 5 * scale
-    across = width - 8 * scale
-    down = height - 9 * scale
-    points: list[Any] = [
-        ImVec2(left + px * across, top + py * down)
-        for px, py in zip(plot.x, plot.y, strict=True)
-    ]
+    corner = (x + 2 * scale, y + 5 * scale)
+    points = _points_of(plot, corner, (width - 8 * scale, height - 9 * scale))
     color = theme.u32(theme.ACCENT)
     draw.add_polyline(points, color, 1.5 * scale, 0)
     draw.add_circle_filled(points[-1], 2.6 * scale, color, 16)
+
+
+@lru_cache(32)
+def _points_of(
+    plot: _Plot, corner: tuple[float, float], size: tuple[float, float]
+) -> list[Any]:
+    """Return the pixels of a plot in a rectangle."""
+    left, top = corner
+    across, down = size
+    return [
+        ImVec2(left + x * across, top + y * down)
+        for x, y in zip(plot.x, plot.y, strict=True)
+    ]
 
 
 @lru_cache(32)

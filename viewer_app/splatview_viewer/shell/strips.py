@@ -73,7 +73,8 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     elif of.pressed:
         user.do(user.on_viewport, Layout.activate, viewport)
     open_on_item(_MENU)
-    draw_menu(_MENU, _menu_rows(viewport, user))
+    if imgui.is_popup_open(_MENU):
+        draw_menu(_MENU, _menu_rows(viewport, user))
     controls.tip(f"{name}, {group}\n{_TIP}" if group else _TIP)
     draw = imgui.get_window_draw_list()
     middle = strip.y + strip.height / 2

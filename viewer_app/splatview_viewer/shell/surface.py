@@ -129,6 +129,7 @@ class Surface:
         self.scale = scale
         theme.use(self.light)
         theme.use_touch(self.touch)
+        theme.use_scale(scale)
         if self._styled != (scale, self.light, self.touch):
             self._styled = scale, self.light, self.touch
             theme.apply(scale)

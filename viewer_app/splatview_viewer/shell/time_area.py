@@ -105,7 +105,11 @@ def chosen_lane(user: User) -> Lane:
 
     That is the one that the user chose, else the first that has something.
     """
-    lanes = lanes_of(user)
+    return _chosen_of(lanes_of(user), user)
+
+
+def _chosen_of(lanes: Sequence[Lane], user: User) -> Lane:
+    """Return the one of these lanes that the transport is for."""
     for lane in lanes:
         if lane.name == user.interface.state.lane:
             return lane
@@ -128,7 +132,7 @@ class _LaneArea:
         """Draw the transport and all lanes; return True to draw the picture again."""
         self._draw_fold_edge()
         lanes = lanes_of(self.user)
-        chosen = chosen_lane(self.user)
+        chosen = _chosen_of(lanes, self.user)
         side = theme.BUTTON_HEIGHT * self.scale
         middle = self.rect.y + self.rect.height / 2
         self._draw_transport(chosen, middle - side / 2)

@@ -348,28 +348,29 @@ class Viewport:
         found = self.working()
         if found is None or found[1].empty:
             return [], info
-        sections = self._attempt("sections", lambda _, view: self._sections(view), [])
+        sections = self._attempt(
+            "sections", lambda _, view: self._sections(view, tab), []
+        )
         reason = self.faults.reason("sections")
         if reason:
             sections = [Section("View", lambda: _show_fault(reason), True, tab=tab)]
-        guarded = [self._guarded(s) for s in sections if s.tab == tab]
-        return guarded, info
+        return [self._guarded(section) for section in sections], info
 
-    def _sections(self, view: ShownView) -> list[Section]:
-        """Return the parts of the panel: the view's own controls as one, the others in
+    def _sections(self, view: ShownView, tab: Tab) -> list[Section]:
+        """Return the parts of a tab: the view's own controls as one, the others in
         their order.
         """
-        own = view.sections
+        own = view.sections_of(tab)
         untitled = [section for section in own if not section.title]
         titled = [section for section in own if section.title]
         for feature in self.user.catalogue.features:
-            titled += feature.sections(self)
+            titled += [s for s in feature.sections(self) if s.tab == tab]
 
         def draw_own() -> bool:
             return any([section.draw() for section in untitled])
 
         if untitled:
-            titled = [Section("Show", draw_own, True), *titled]
+            titled = [Section("Show", draw_own, True, tab=tab), *titled]
         return in_order(titled)
 
     def _guarded(self, section: Section) -> Section:

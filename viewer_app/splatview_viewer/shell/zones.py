@@ -7,6 +7,7 @@ nothing moves under the pointer while a training runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from splatview_viewer.core.screen import Rect
@@ -76,8 +77,9 @@ class Zones:
     time: Rect
 
 
+@lru_cache(16)
 def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
-    """Return the zones of a screen.
+    """Return the zones of a screen; the same object for the same values.
 
     Args:
         size: width and height in pixels.

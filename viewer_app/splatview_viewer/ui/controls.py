@@ -24,6 +24,8 @@ BADGE_SIDE = 18.0
 _TIP_WIDTH = 300.0
 """Points of a tip's text at most."""
 _TIP_GAP = 8.0
+_REACHABLE = imgui.ButtonFlags_.enable_nav.value
+"""The flag of items that the keyboard reaches."""
 _UNDERLINE = 2.0
 """Points of the line below what is chosen."""
 
@@ -82,7 +84,8 @@ _TIP_FLAGS = (
 # -- items -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: there are a hundred in a frame, and setting fields of those is slow.
+@dataclass(slots=True)
 class Item:
     """An item of imgui's, and its state in this frame."""
 
@@ -118,19 +121,21 @@ def item(name: str, width: float, height: float, *, enabled: bool = True) -> Ite
         enabled: False for one that does nothing, but has a tip.
     """
     corner = imgui.get_cursor_screen_pos()
-    size = ImVec2(max(width, 1), max(height, 1))
-    imgui.begin_disabled(not enabled)
-    flags = imgui.ButtonFlags_.enable_nav.value
-    pressed = imgui.invisible_button(name, size, flags)
-    imgui.end_disabled()
+    width = max(width, 1.0)
+    height = max(height, 1.0)
+    if not enabled:
+        imgui.begin_disabled()
+    pressed = imgui.invisible_button(name, ImVec2(width, height), _REACHABLE)
+    if not enabled:
+        imgui.end_disabled()
     return Item(
         corner.x,
         corner.y,
-        size.x,
-        size.y,
-        pressed=bool(pressed),
-        hovered=bool(imgui.is_item_hovered()),
-        is_held=bool(imgui.is_item_active()),
+        width,
+        height,
+        pressed,
+        imgui.is_item_hovered(),
+        imgui.is_item_active(),
     )
 
 
@@ -251,39 +256,54 @@ def button(
         icon_ink = ink
     else:
         icon_ink = theme.DIM
-    _draw_content(target, text, icon, ink, icon_ink)
+    _draw_content(target, text, icon, (ink, icon_ink), content)
     tip(reason or hint)
     return target.pressed and enabled
 
 
 def _content_width(text: str, icon: str) -> float:
     """Return the pixels of an icon and a text beside it."""
+    width = 0.0
     if text:
         width = lettering.measure(text).x
-    else:
-        width = 0.0
     if icon:
-        width += 16 * theme.scale()
-    if icon and text:
-        width += 6 * theme.scale()
+        points = 22 if text else 16
+        width += points * theme.scale()
     return width
 
 
 def _draw_content(
-    target: Item, text: str, icon: str, ink: ImVec4, icon_ink: ImVec4
+    target: Item, text: str, icon: str, inks: tuple[ImVec4, ImVec4], width: float
 ) -> None:
-    """Draw an icon and a text in the middle of an item; the text is cut where it ends."""
+    """Draw an icon and a text in the middle of an item; the text is cut where it ends.
+
+    Args:
+        target: the item.
+        text: "" for none.
+        icon: "" for none.
+        inks: the colours of text and icon.
+        width: pixels of both together.
+    """
     scale = theme.scale()
-    x = target.x + max((target.width - _content_width(text, icon)) / 2, 4 * scale)
+    x = target.x + max((target.width - width) / 2, 4 * scale)
+    middle = target.y + target.height / 2
     draw = imgui.get_window_draw_list()
-    draw.push_clip_rect(target.low, target.high, True)
+    # Each clip is a draw command of its own, so that only what needs it has one.
+    is_cut = width > target.width - 4 * scale
+    if is_cut:
+        draw.push_clip_rect(target.low, target.high, True)
     if icon:
-        center = (x + 8 * scale, target.middle[1])
-        icons.draw(draw, icon, center, icon_ink, 15)
+        icons.draw(draw, icon, (x + 8 * scale, middle), inks[1], 15)
         x += 22 * scale
     if text:
-        _write(text, x, target.middle[1], ink)
-    draw.pop_clip_rect()
+        _write(text, x, middle, inks[0])
+    if is_cut:
+        draw.pop_clip_rect()
+
+
+def _draw_text(target: Item, text: str, ink: ImVec4) -> None:
+    """Draw a text in the middle of an item."""
+    _draw_content(target, text, "", (ink, ink), lettering.measure(text).x)
 
 
 def icon_button(
@@ -423,7 +443,7 @@ def choosable(
         _fill(target, theme.CHOSEN_GROUND, 4)
         _underline(target)
         with theme.bold(15):
-            _draw_content(target, text, "", theme.ON_CHOSEN, theme.ON_CHOSEN)
+            _draw_text(target, text, theme.ON_CHOSEN)
     else:
         _fill(target, _ground(target, ground), 4)
         if ground.w == 0:
@@ -431,7 +451,7 @@ def choosable(
         else:
             ink = theme.TEXT
         with theme.font_size(15):
-            _draw_content(target, text, "", ink, ink)
+            _draw_text(target, text, ink)
     return target.pressed
 
 
@@ -524,9 +544,9 @@ def tabs(names: Sequence[str], chosen_tab: str, height: float) -> str:
         if is_chosen:
             _underline(target, 10)
             with theme.bold():
-                _draw_content(target, name, "", ink, ink)
+                _draw_text(target, name, ink)
         else:
-            _draw_content(target, name, "", ink, ink)
+            _draw_text(target, name, ink)
     return chosen_tab
 
 

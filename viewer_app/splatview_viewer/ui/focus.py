@@ -49,6 +49,8 @@ class Focus:
         """Names of boards that the keyboard does not go to."""
         self._boards: list[str] = []
         """The boards of this frame."""
+        self._sorted_boards: list[str] = []
+        """The boards that `_names` was made of."""
         self._names: list[str] = []
         """The boards of the last frame, in order."""
         self._request: _Request | None = None
@@ -76,9 +78,10 @@ class Focus:
 
     def begin_frame(self) -> None:
         """Carry out a move, before the first board is drawn."""
-        self._names = sorted(
-            (name for name in self._boards if name not in self.skipped), key=self._rank
-        )
+        if self._boards != self._sorted_boards:
+            self._sorted_boards = self._boards
+            reachable = [name for name in self._boards if name not in self.skipped]
+            self._names = sorted(reachable, key=self._rank)
         self._boards = []
         request = self._request
         if request is None or not self._names:

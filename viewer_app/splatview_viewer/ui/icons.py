@@ -122,10 +122,18 @@ def draw(
         points: size of its font; the ink is about four fifths of it.
     """
     font = theme.fonts().icons
-    character = glyph(name)
+    character = _GLYPHS[name]
     pixels = points * theme.scale()
-    imgui.push_font(font, points)
-    size = imgui.calc_text_size(character)
-    imgui.pop_font()
-    corner = ImVec2(round(center[0] - size.x / 2), round(center[1] - size.y / 2))
+    half = _half_sizes.get((name, pixels))
+    if half is None:
+        imgui.push_font(font, points)
+        size = imgui.calc_text_size(character)
+        imgui.pop_font()
+        half = size.x / 2, size.y / 2
+        _half_sizes[name, pixels] = half
+    corner = ImVec2(round(center[0] - half[0]), round(center[1] - half[1]))
     draw_list.add_text(font, pixels, corner, theme.u32(color), character)
+
+
+_half_sizes: dict[tuple[str, float], tuple[float, float]] = {}
+"""Half of the width and height of icons in pixels, by name and size of the font."""

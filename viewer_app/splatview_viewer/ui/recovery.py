@@ -36,26 +36,32 @@ def prepare() -> None:
     imgui.get_current_context().debug_log_flags = 0
 
 
-@contextmanager
-def recovering() -> Iterator[None]:
+class recovering:  # noqa: N801
     """Close what an exception leaves open in imgui and ImPlot, and raise it again.
 
-    Outside a frame of imgui's there is nothing to close.
+    Outside a frame of imgui's there is nothing to close. It is a class, as a frame has
+    fifty of them.
     """
-    context = imgui.get_current_context()
-    if context is None or not context.within_frame_scope:
-        yield
-        return
-    state = imgui.internal.ErrorRecoveryState()
-    imgui.internal.error_recovery_store_state(state)
-    try:
-        yield
-    except Exception:
+
+    __slots__ = ("_state",)
+
+    def __enter__(self) -> None:
+        self._state: imgui.internal.ErrorRecoveryState | None = None
+        context = imgui.get_current_context()
+        if context is not None and context.within_frame_scope:
+            self._state = imgui.internal.ErrorRecoveryState()
+            imgui.internal.error_recovery_store_state(self._state)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: object
+    ) -> None:
+        state = self._state
+        if state is None or kind is None or not issubclass(kind, Exception):
+            return
         with _no_asserts():
             if implot.internal.get_current_plot() is not None:
                 implot.end_plot()
             imgui.internal.error_recovery_try_to_recover_state(state)
-        raise
 
 
 def end_frame() -> None:
@@ -81,6 +87,35 @@ def _no_asserts() -> Iterator[None]:
         io.config_error_recovery_enable_assert = previous
 
 
+class _Guard:
+    """Notes what one part raises; a class, as a frame has fifty of them."""
+
+    __slots__ = ("_faults", "_part_name", "_recovering")
+
+    def __init__(self, faults: Faults, part_name: str) -> None:
+        self._faults = faults
+        self._part_name = part_name
+        self._recovering = recovering()
+
+    def __enter__(self) -> None:
+        self._recovering.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: object,
+    ) -> bool:
+        if kind is None:
+            self._faults.end_part(self._part_name, None)
+            return False
+        self._recovering.__exit__(kind, error, trace)
+        if not isinstance(error, Exception):
+            return False
+        self._faults.end_part(self._part_name, error)
+        return True
+
+
 class Faults:
     """The faults of the parts of one picture, each logged once."""
 
@@ -90,21 +125,21 @@ class Faults:
         self._reasons: dict[str, str] = {}
         self._logged: set[tuple[str, str]] = set()
 
-    @contextmanager
-    def guard(self, part_name: str) -> Iterator[None]:
+    def guard(self, part_name: str) -> _Guard:
         """Note what a part raises instead of raising it.
 
         A part that does not raise has no fault any more.
         """
-        try:
-            with recovering():
-                yield
-        except Exception as e:
-            reason = error_text(e)
-            self._reasons[part_name] = reason
-            self._log(part_name, reason)
-        else:
+        return _Guard(self, part_name)
+
+    def end_part(self, part_name: str, error: BaseException | None) -> None:
+        """Note that a part was drawn, or failed by an error."""
+        if error is None:
             self._reasons.pop(part_name, None)
+            return
+        reason = error_text(error)
+        self._reasons[part_name] = reason
+        self._log(part_name, reason)
 
     def reason(self, part_name: str) -> str:
         """Return why a part failed the last time; "" where it did not."""

@@ -6,15 +6,10 @@ both themes.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import imgui_bundle
 from imgui_bundle import ImVec2, ImVec4, imgui
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FONT_SIZE = 16.0
 """Of most text, in points: ascent and descent together."""
@@ -280,46 +275,75 @@ def _add_font(atlas: imgui.ImFontAtlas, file: Path, points: float) -> imgui.ImFo
     return atlas.add_font_from_file_ttf(str(file), points)
 
 
-@contextmanager
-def bold(points: float = 0.0) -> Iterator[None]:
+class _FontUse:
+    """Draws with a font inside a block; a class, as frames have many of them."""
+
+    __slots__ = ("_font", "_points")
+
+    def __init__(self, font: imgui.ImFont | None, points: float) -> None:
+        """Prepare the use of a font; None: of the present one in another size."""
+        self._font = font
+        self._points = points
+
+    def __enter__(self) -> None:
+        imgui.push_font(self._font, self._points)
+
+    def __exit__(self, *exc: object) -> None:
+        imgui.pop_font()
+
+
+def bold(points: float = 0.0) -> _FontUse:
     """Draw bold text inside an imgui frame.
 
     points: its size; 0: that of most text.
     """
-    imgui.push_font(fonts().bold, points or FONT_SIZE)
-    try:
-        yield
-    finally:
-        imgui.pop_font()
+    return _FontUse(fonts().bold, points or FONT_SIZE)
 
 
-@contextmanager
-def code(points: float = CODE_SIZE) -> Iterator[None]:
+def code(points: float = CODE_SIZE) -> _FontUse:
     """Draw code, in letters of equal width, inside an imgui frame."""
-    imgui.push_font(fonts().code, points)
-    try:
-        yield
-    finally:
-        imgui.pop_font()
+    return _FontUse(fonts().code, points)
 
 
-@contextmanager
-def font_size(points: float) -> Iterator[None]:
+def font_size(points: float) -> _FontUse:
     """Draw text at another size inside an imgui frame."""
-    imgui.push_font(None, points)
-    try:
-        yield
-    finally:
-        imgui.pop_font()
+    return _FontUse(None, points)
+
+
+_scale = 1.0
+
+
+def use_scale(pixels_per_point: float) -> None:
+    """Draw at so many pixels per point from now on.
+
+    Every screen may have its own, so this is called before each frame.
+    """
+    global _scale
+    _scale = pixels_per_point
 
 
 def scale() -> float:
-    """Return pixels per point of the current imgui context."""
-    return imgui.get_style().font_scale_dpi
+    """Return pixels per point of the screen that is drawn."""
+    return _scale
+
+
+_packed: dict[int, tuple[int, ImVec4]] = {}
+"""Colours for draw lists by the `id` of their `ImVec4`, which is kept so that no other
+one gets it."""
+_MAX_PACKED = 256
 
 
 def u32(color: ImVec4, alpha: float = 1.0) -> int:
-    """Return a colour for imgui's draw lists."""
-    return imgui.color_convert_float4_to_u32(
+    """Return a colour for imgui's draw lists; one that is never changed in place."""
+    if alpha == 1.0:
+        packed = _packed.get(id(color))
+        if packed is not None:
+            return packed[0]
+    number = imgui.color_convert_float4_to_u32(
         (color.x, color.y, color.z, color.w * alpha)
     )
+    if alpha == 1.0:
+        if len(_packed) >= _MAX_PACKED:
+            _packed.clear()
+        _packed[id(color)] = number, color
+    return number

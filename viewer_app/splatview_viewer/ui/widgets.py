@@ -41,9 +41,57 @@ _BOARD_FLAGS = (
 _NO_SCROLL_FLAGS = (
     imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse
 ).value
+_SCROLLED_FLAGS = _BOARD_FLAGS & ~_NO_SCROLL_FLAGS
+_WINDOW_PADDING = imgui.StyleVar_.window_padding
+_WINDOW_MIN_SIZE = imgui.StyleVar_.window_min_size
+_WINDOW_GROUND = imgui.Col_.window_bg
+_LEAST_SIZE = ImVec2(1, 1)
 
 
-@contextmanager
+class _Board:
+    """A window over a part of the framebuffer; a class, as frames have a dozen."""
+
+    __slots__ = ("_color", "_name", "_pad", "_rect", "_scroll")
+
+    def __init__(
+        self,
+        name: str,
+        rect: Rect,
+        pad: tuple[float, float],
+        color: ImVec4 | None,
+        scroll: bool,
+    ) -> None:
+        self._name = name
+        self._rect = rect
+        self._pad = pad
+        self._color = color
+        self._scroll = scroll
+
+    def __enter__(self) -> bool:
+        """Open the window; return False if nothing of it can be seen."""
+        rect = self._rect
+        pad_x, pad_y = self._pad
+        imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
+        imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
+        flags = _BOARD_FLAGS
+        if self._scroll:
+            # A bar that appears lies in the margin, and nothing becomes narrower.
+            imgui.set_next_window_content_size(ImVec2(rect.width - 2 * pad_x, 0))
+            flags = _SCROLLED_FLAGS
+        imgui.push_style_var(_WINDOW_PADDING, ImVec2(pad_x, pad_y))
+        imgui.push_style_var(_WINDOW_MIN_SIZE, _LEAST_SIZE)
+        imgui.push_style_color(_WINDOW_GROUND, theme.u32(self._color or theme.PANEL))
+        is_visible, _ = imgui.begin(f"##{self._name}", None, flags)
+        imgui.pop_style_color()
+        imgui.pop_style_var(2)
+        focus.current().begin_board(self._name)
+        return is_visible
+
+    def __exit__(self, *exc: object) -> None:
+        focus.current().end_board(self._name)
+        imgui.end()
+
+
 def board(
     name: str,
     rect: Rect,
@@ -51,8 +99,10 @@ def board(
     color: ImVec4 | None = None,
     *,
     scroll: bool = False,
-) -> Iterator[bool]:
+) -> _Board:
     """Open a window exactly over a part of the framebuffer.
+
+    Inside it is False if nothing of it can be seen.
 
     Args:
         name: for imgui, unlike all others.
@@ -60,36 +110,12 @@ def board(
         pad: pixels around what is in it.
         color: of its ground; the panel's without.
         scroll: True if what is in it may be longer.
-
-    Yields:
-        False if nothing of it can be seen.
     """
-    imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-    imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
-    if scroll:
-        # A bar that appears lies in the margin, and nothing becomes narrower.
-        imgui.set_next_window_content_size(ImVec2(rect.width - 2 * pad[0], 0))
-    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(*pad))
-    imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-    imgui.push_style_color(
-        imgui.Col_.window_bg, imgui.get_color_u32(color or theme.PANEL)
-    )
-    flags = _BOARD_FLAGS
-    if scroll:
-        flags &= ~_NO_SCROLL_FLAGS
-    is_visible, _ = imgui.begin(f"##{name}", None, flags)
-    imgui.pop_style_color()
-    imgui.pop_style_var(2)
-    focus.current().begin_board(name)
-    try:
-        yield is_visible
-    finally:
-        focus.current().end_board(name)
-        imgui.end()
+    return _Board(name, rect, pad, color, scroll)
 
 
 def colored(text: str, color: ImVec4) -> None:
-    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(color))
+    imgui.push_style_color(imgui.Col_.text, theme.u32(color))
     imgui.text_unformatted(text)
     imgui.pop_style_color()
 
@@ -147,7 +173,12 @@ def _cut(text: str, width: float, tail: bool, _size: float) -> str:
 def lines_of(text: str, width: float, max_lines: int) -> list[str]:
     """Wrap a text into lines of about `width` pixels, at most `max_lines`."""
     letters = int(width / (0.48 * imgui.get_font_size()))
-    return wrap(text, max(letters, 12), max_lines=max_lines, placeholder=" …")
+    return list(_wrapped_lines(text, max(letters, 12), max_lines))
+
+
+@lru_cache(256)
+def _wrapped_lines(text: str, letters: int, max_lines: int) -> tuple[str, ...]:
+    return tuple(wrap(text, letters, max_lines=max_lines, placeholder=" …"))
 
 
 def pointer() -> ImVec2:

@@ -14,18 +14,23 @@ if TYPE_CHECKING:
 
 
 def write(
-    text: str, x: float, middle: float, color: ImVec4, max_width: float = 1e6
+    text: str,
+    x: float,
+    middle: float,
+    color: ImVec4,
+    max_width: float | None = None,
 ) -> float:
     """Write a text in the font in use; return the pixel x where it ends.
 
     Args:
-        text: cut where it is wider than `max_width`.
+        text: cut where it is wider than `max_width`, if that is given.
         x: pixel of its left end.
         middle: pixel y of its middle.
         color: of its letters.
         max_width: pixels.
     """
-    text = fitted(text, max_width)
+    if max_width is not None:
+        text = fitted(text, max_width)
     y = round(middle - imgui.get_text_line_height() / 2)
     draw = imgui.get_window_draw_list()
     lettering.write(draw, round(x), y, theme.u32(color), text)
@@ -35,5 +40,7 @@ def write(
 def write_right(text: str, right: float, middle: float, color: ImVec4) -> float:
     """Write a text that ends at a pixel x; return the pixel x where it begins."""
     x = right - lettering.measure(text).x
-    write(text, x, middle, color)
+    y = round(middle - imgui.get_text_line_height() / 2)
+    draw = imgui.get_window_draw_list()
+    lettering.write(draw, round(x), y, theme.u32(color), text)
     return x

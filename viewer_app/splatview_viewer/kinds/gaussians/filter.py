@@ -96,7 +96,10 @@ class Filter(Tool["GaussianView"]):
     @property
     def _unmarked(self) -> Selection:
         """The selection without what stands out."""
-        return self.view.state.selection.unmarked
+        selection = self.view.state.selection
+        if selection is EVERYTHING:
+            return selection
+        return selection.unmarked
 
     @property
     def known_statistics(self) -> Statistics | None:

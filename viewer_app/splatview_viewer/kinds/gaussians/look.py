@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, Show
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _SCALES = 0.05, 3.0
 _POINT_SIZES = 1.0, 12.0
 _SAME_COLOR = 1e-4
+_TITLES: dict[Show, str] = {key: show.title for key, show in SHOWS.items()}
+_TIPS: dict[Show, str] = {key: show.tip for key, show in SHOWS.items()}
+_MODES = {"scene": "As trained", "classic": "Classic", "antialiased": "Antialiased"}
 
 
 class LookTool(Tool["GaussianView"]):
@@ -84,38 +87,31 @@ class LookTool(Tool["GaussianView"]):
                 "Once the camera rests, and in screenshots, the scene itself is drawn."
             )
             smooth = ui.check("Smooth motion", tip, state.smooth)
-            state = replace(state, smooth=smooth)
+            state = _edited(state, smooth=smooth)
         view.state = state
 
     def _draw_show(self, state: GaussianState) -> GaussianState:
         """Draw the ways to see it, and how numbers become colours."""
-        titles: dict[Show, str] = {key: show.title for key, show in SHOWS.items()}
-        tips: dict[Show, str] = {key: show.tip for key, show in SHOWS.items()}
-        show: Show = controls.grid("Show", state.show, titles, tips=tips)
-        state = replace(state, show=show)
+        show: Show = controls.grid("Show", state.show, _TITLES, tips=_TIPS)
+        state = _edited(state, show=show)
         if SHOWS[show].is_mapped:
             tip = "Colours that stand for numbers"
             name = ui.choice("Colour map", tip, state.color_map, color_maps.NAMES)
-            state = replace(state, color_map=name)
+            state = _edited(state, color_map=name)
         automatic = self.view.picture.number_picture.range
         if show == "depth":
             tip = "The depths at both ends of the colour map"
             depths = ui.value_range(tip, state.depth_range, automatic)
-            return replace(state, depth_range=depths)
+            return _edited(state, depth_range=depths)
         if show == "overdraw":
             tip = "The numbers of Gaussians at both ends of the colour map"
             counts = ui.value_range(tip, state.overdraw_range, automatic)
-            return replace(state, overdraw_range=counts)
+            return _edited(state, overdraw_range=counts)
         return state
 
     def _draw_mode(self, state: GaussianState) -> GaussianState:
         tip = "Antialiased: small Gaussians keep their opacity (Mip-Splatting)"
-        modes = {
-            "scene": "As trained",
-            "classic": "Classic",
-            "antialiased": "Antialiased",
-        }
-        return replace(state, mode=ui.choice("Rasterize", tip, state.mode, modes))
+        return _edited(state, mode=ui.choice("Rasterize", tip, state.mode, _MODES))
 
     def _draw_sh_degree(self, state: GaussianState) -> GaussianState:
         summary = self.view.data.summary
@@ -137,8 +133,8 @@ class LookTool(Tool["GaussianView"]):
             {degree: str(degree) for degree in range(stored + 1)},
         )
         if degree == drawn:
-            return replace(state, sh_degree=None)
-        return replace(state, sh_degree=degree)
+            return _edited(state, sh_degree=None)
+        return _edited(state, sh_degree=degree)
 
     def _draw_size(self, state: GaussianState) -> GaussianState:
         if state.show == "points":
@@ -150,7 +146,7 @@ class LookTool(Tool["GaussianView"]):
                 "%.1f points",
                 reset=3.0,
             )
-            return replace(state, point_px=point_px)
+            return _edited(state, point_px=point_px)
         scale = ui.slider(
             "Scale",
             "Factor on the size of all Gaussians",
@@ -159,12 +155,19 @@ class LookTool(Tool["GaussianView"]):
             "%.2f \u00d7",
             reset=1.0,
         )
-        return replace(state, scale=scale)
+        return _edited(state, scale=scale)
 
     def _draw_background(self, state: GaussianState) -> GaussianState:
         background = self.view.background
         color = draw_color("Background", "Colour behind the scene", background)
         differences = [abs(a - b) for a, b in zip(color, background, strict=True)]
         if max(differences) > _SAME_COLOR:
-            return replace(state, background=color)
+            return _edited(state, background=color)
         return state
+
+
+def _edited(state: GaussianState, **fields: Any) -> GaussianState:
+    """Return a state with these fields: as a rule, and then itself, it has them."""
+    if all(getattr(state, name) == value for name, value in fields.items()):
+        return state
+    return replace(state, **fields)
