@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,21 @@ def test_question_mark_shows_the_list_and_the_press_that_hides_it_does_no_more(
     viewer.do(Text("?"))
     press_key(viewer, "escape")
     assert not viewer.state.help
+
+
+def test_escape_leaves_the_full_screen_last(
+    scene: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[bool] = []
+    desktop = type(scene.screen.desktop)
+    monkeypatch.setattr(desktop, "is_full", True)
+    monkeypatch.setattr(desktop, "leave_full", lambda _: left.append(True))
+    view: Any = scene.user.view
+    view.view.change(selection=replace(view.view.state.selection, marked=(0,)))
+    press_key(scene, "escape")
+    assert (view.view.state.selection.marked, left) == ((), [])
+    press_key(scene, "escape")
+    assert left == [True]
 
 
 def test_panes_are_opened_walked_and_closed_by_keys(viewer: Viewer) -> None:

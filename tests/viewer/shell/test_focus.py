@@ -17,6 +17,7 @@ from splatview_viewer.core.events import (
     PointerMove,
     PointerPress,
     PointerRelease,
+    Text,
 )
 from splatview_viewer.core.screen import Rect
 
@@ -154,3 +155,50 @@ def test_escape_and_a_click_into_the_picture_end_the_focus(viewer: Viewer) -> No
     assert is_focus_seen(viewer)
     viewer.do(PointerPress(600, 300), PointerRelease(600, 300))
     assert not is_focus_seen(viewer)
+
+
+def test_what_is_typed_right_after_a_slider_is_clicked_is_its_number(
+    viewer: Viewer,
+) -> None:
+    shown = viewer.user.view
+    assert shown is not None
+    go_to(viewer, "sections look: Scale")
+    viewer.do(Key("enter"), Key("enter", pressed=False), *type_text("0.5"))
+    assert shown.view.state.scale == 0.5
+    # The focus has scrolled it into view.
+    x, y = viewer.find("Scale")
+    mods: Mods = frozenset({"ctrl"})
+    viewer.do(
+        Key("ctrl"),
+        PointerMove(x, y, mods),
+        PointerPress(x, y, mods=mods),
+        PointerRelease(x, y, mods=mods),
+        Key("ctrl", pressed=False),
+        *type_text("0.25"),
+    )
+    assert shown.view.state.scale == 0.25
+
+
+def test_key_right_after_a_click_that_opens_no_field_is_for_the_pane(
+    viewer: Viewer,
+) -> None:
+    shown = viewer.user.view
+    assert shown is not None
+    x, y = viewer.find("Show")
+    viewer.do(
+        PointerMove(x, y),
+        PointerPress(x, y),
+        PointerRelease(x, y),
+        Key("v"),
+        Key("v", pressed=False),
+    )
+    assert shown.view.state.show == "depth"
+
+
+def type_text(text: str) -> list[Key | Text]:
+    """Return the events of typing a text, and of Enter."""
+    events: list[Key | Text] = []
+    for letter in text:
+        name = "period" if letter == "." else letter
+        events += [Key(name), Text(letter), Key(name, pressed=False)]
+    return [*events, Key("enter"), Key("enter", pressed=False)]

@@ -165,6 +165,8 @@ class Resize(_Event, frozen=True, tag="resize"):
     width: _Side
     height: _Side
     scale: _Scale = 1.0
+    full: bool = False
+    """It fills the user's monitor."""
 
 
 class Expose(_Event, frozen=True, tag="expose"):

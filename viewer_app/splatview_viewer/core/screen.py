@@ -104,6 +104,15 @@ class Desktop(Protocol):
         """Have the screen do this; nothing happens where it cannot."""
         ...
 
+    @property
+    def is_full(self) -> bool:
+        """True while the screen fills the monitor."""
+        ...
+
+    def leave_full(self) -> None:
+        """Stop to fill the monitor, unless the key Escape does that by itself."""
+        ...
+
     def copy(self, text: str) -> None:
         """Put a text on the user's clipboard."""
         ...

@@ -30,8 +30,16 @@ class LocalDesktop:
     def __init__(self) -> None:
         self._clipboard = ""
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
     def ask(self, favour: Favour) -> None:
         """Do nothing: there is no monitor."""
+
+    def leave_full(self) -> None:
+        if self.is_full:
+            self.ask("fullscreen")
 
     def copy(self, text: str) -> None:
         self._clipboard = text

@@ -453,6 +453,10 @@ class _WindowDesktop(LocalDesktop):
         self._windowed_rect: tuple[int, int, int, int] | None = None
         """Position and size of the window before it filled the monitor."""
 
+    @property
+    def is_full(self) -> bool:
+        return self._windowed_rect is not None
+
     def ask(self, favour: Favour) -> None:
         if favour != "fullscreen":
             return

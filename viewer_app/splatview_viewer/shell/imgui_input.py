@@ -16,6 +16,7 @@ from imgui_bundle import imgui
 from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events as ev
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
+from splatview_viewer.shell.early_keys import EarlyKeys
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ class ImguiInput:
         self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
         """For each of imgui's buttons, `PointerPress.clicks` of the presses that no
         frame has shown yet."""
+        self._early = EarlyKeys()
+        self._unclaimed: list[Event] = []
+        """Keys that were held back for a field, and are for none."""
         self._finger = Finger()
         self._picture: Rect | None = None
         """Where the panes lie; None: there is no interface around them."""
@@ -131,6 +135,9 @@ class ImguiInput:
         self._covered = covered
         self._surface.use()
         if isinstance(event, (ev.Key, ev.Text)):
+            is_typing = imgui.get_io().want_text_input
+            if not is_typing and self._early.hold(event):
+                return True, True
             is_ours = self._handle_key(event, clipboard)
             return is_ours, is_ours
         on_interface = isinstance(event, ev.PointerPress) and self._can_scroll(event)
@@ -154,6 +161,17 @@ class ImguiInput:
         return self._finger.wait(now, self._held)
 
     @property
+    def holds_keys(self) -> bool:
+        """True while keys wait for frames, to see whether a field opens."""
+        return self._early.holds_any
+
+    def take_unclaimed(self) -> list[Event]:
+        """Return the keys that waited for a field which did not open."""
+        events = self._unclaimed
+        self._unclaimed = []
+        return events
+
+    @property
     def ring(self) -> tuple[float, float, float] | None:
         """x, y and the share of a long press that is over; None for no ring."""
         return self._finger.ring
@@ -170,6 +188,7 @@ class ImguiInput:
         self._held.clear()
         self._keys.clear()
         self._presses.clear()
+        self._early.clear()
         self._finger = Finger()
         self._is_inside = False
 
@@ -185,6 +204,16 @@ class ImguiInput:
                 count = clicks.popleft()
                 io.mouse_clicked_count[button] = count
                 io.mouse_clicked_last_count[button] = count
+        if imgui.get_current_context().input_events_queue:
+            # What opens a field may be among them.
+            return
+        is_typing = bool(io.want_text_input)
+        early_keys = self._early.count_frame(is_typing=is_typing)
+        if is_typing:
+            for event in early_keys:
+                self._handle_key(event, str)
+        else:
+            self._unclaimed += early_keys
 
     def copied_text(self) -> str | None:
         """Return the text that the interface copied since the last call, if any."""
@@ -254,6 +283,8 @@ class ImguiInput:
             self._presses[button].append(event.clicks)
         self._held.add(event.button)
         io.add_mouse_button_event(button, True)
+        if event.button == "left":
+            self._early.expect_field()
         return True
 
     def _scroll(self, event: ev.Wheel | ev.Pinch) -> None:
@@ -298,6 +329,8 @@ class ImguiInput:
             self.clipboard = clipboard()
             imgui.set_clipboard_text(self.clipboard)
         _add_key(event)
+        if event.name == "enter" and event.pressed and not is_typing:
+            self._early.expect_field()
         return is_typing or event.pressed
 
     def _is_key_ours(self, event: ev.Key, is_typing: bool) -> bool:

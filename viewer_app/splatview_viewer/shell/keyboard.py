@@ -38,13 +38,14 @@ def switches_help(user: User, event: Event, ours: bool) -> bool:
     is_typed = isinstance(event, ev.Text) and event.text == "?"
     asks = is_typed and (user.state.help or not ours)
     if user.state.help:
-        asks |= isinstance(event, ev.PointerPress) or _is_escape(event)
+        asks |= isinstance(event, ev.PointerPress) or is_escape(event)
     if asks:
         user.toggle_help()
     return asks
 
 
-def _is_escape(event: Event) -> bool:
+def is_escape(event: Event) -> bool:
+    """Return whether an event is Escape going down."""
     return isinstance(event, ev.Key) and event.name == "escape" and event.pressed
 
 
@@ -52,7 +53,7 @@ def take_key(user: User, event: ev.Key) -> bool:
     """Do what a key is for; return False for one of the view that is shown."""
     if not event.pressed:
         return False
-    if _is_escape(event) and any(viewport.captured for viewport in user.layout):
+    if is_escape(event) and any(viewport.captured for viewport in user.layout):
         # The drag ends, as if it had not been.
         for viewport in user.layout:
             viewport.let_go()

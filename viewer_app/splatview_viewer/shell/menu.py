@@ -235,14 +235,20 @@ def draw_chosen(of: controls.Item, *, ring: bool) -> None:
     draw = imgui.get_window_draw_list()
     draw.add_rect_filled(of.low, of.high, theme.u32(theme.CHOSEN_GROUND), 4 * scale)
     if ring:
-        half = _RING * scale / 2
-        draw.add_rect(
-            ImVec2(of.x + half, of.y + half),
-            ImVec2(of.x + of.width - half, of.y + of.height - half),
-            theme.u32(theme.ACCENT),
-            4 * scale,
-            _RING * scale,
-        )
+        draw_ring(of)
+
+
+def draw_ring(of: controls.Item) -> None:
+    """Draw the line around the row that is chosen, or whose menu is open."""
+    scale = theme.scale()
+    half = _RING * scale / 2
+    imgui.get_window_draw_list().add_rect(
+        ImVec2(of.x + half, of.y + half),
+        ImVec2(of.x + of.width - half, of.y + of.height - half),
+        theme.u32(theme.ACCENT),
+        4 * scale,
+        _RING * scale,
+    )
 
 
 def draw_icon(of: controls.Item, icon: str, color: ImVec4) -> float:

@@ -18,6 +18,7 @@ from splatview_viewer import kinds
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.shell.menu import (
     draw_menu,
+    draw_ring,
     is_menu_key_pressed,
     open_menu,
 )
@@ -279,6 +280,7 @@ def _draw_head(
     if opens_menu:
         open_menu(_MENU)
     if imgui.is_popup_open(_MENU):
+        draw_ring(of)
         draw_menu(_MENU, head_menu(user, group), _beside(user, of))
 
 
@@ -329,6 +331,7 @@ def _draw_entry(
     if opens_menu:
         open_menu(_MENU)
     if imgui.is_popup_open(_MENU):
+        draw_ring(of)
         draw_menu(_MENU, entry_menu(user, entry), _beside(user, of))
 
 

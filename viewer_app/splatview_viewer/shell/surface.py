@@ -143,8 +143,8 @@ class Surface:
         self._last_time = now
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
-        self.is_behind = len(imgui.get_current_context().input_events_queue) > 0
         self.input.begin_frame()
+        self.is_behind = len(imgui.get_current_context().input_events_queue) > 0
         self.focus.begin_frame()
         try:
             with recovering():

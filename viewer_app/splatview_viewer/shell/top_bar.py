@@ -350,8 +350,11 @@ class _Bar:
             reason = "nothing is shown"
         elif name not in names_of_view(user):
             reason = button.missing
-        is_on = name == "panel.toggle" and user.has_panel
         hint = button.hint
+        is_on = name == "panel.toggle" and user.has_panel
+        if name == "screen.full" and user.screen.desktop.is_full:
+            is_on = True
+            hint = "Leave the full screen (Escape)"
         history = user.history
         steps = {"edit.undo": history.undo_words, "edit.redo": history.redo_words}
         if steps.get(name):

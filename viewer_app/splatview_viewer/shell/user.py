@@ -226,6 +226,8 @@ class User:
             self.mark_interface(SETTLE)
         if self.interface.surface.input.wait(now):
             self.mark_interface(SETTLE)
+        for event in self.interface.surface.input.take_unclaimed():
+            self.take(event, now)
         if now >= self._refresh_at:
             self._refresh_at = math.inf
             self.mark_interface()
@@ -374,7 +376,10 @@ class User:
                     other.take(event, ours)
         if isinstance(event, ev.PointerPress) and not ours:
             self.layout.activate(viewport)
-        viewport.take(event, ours)
+        is_undone = viewport.take(event, ours) or ours
+        if keyboard.is_escape(event) and not is_undone:
+            # Nothing is left to undo but the full screen.
+            self.screen.desktop.leave_full()
         if viewport.captured and isinstance(event, ev.PointerMove):
             # A camera that moves smoothly asks for its pictures later.
             self._pictures_answer = True
@@ -711,7 +716,8 @@ class User:
             changed |= self.interface.draw(self, framebuffer, work, clear=clear)
             if not surface.is_behind:
                 break
-        if surface.focus.is_moving or surface.is_behind:
+        holds_keys = surface.input.holds_keys
+        if surface.focus.is_moving or surface.is_behind or holds_keys:
             self.mark_interface(SETTLE)
         if changed:
             self.mark(SETTLE)

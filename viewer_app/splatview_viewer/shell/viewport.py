@@ -157,14 +157,17 @@ class Viewport:
         own = self._attempt("covered", lambda _, view: view.covered(self.rect), ())
         return [*self.cards, *own]
 
-    def take(self, event: Event, ours: bool) -> None:
-        """Take what the user did over it. `ours`: it was meant for the panel."""
+    def take(self, event: Event, ours: bool) -> bool:
+        """Take what the user did over it; return whether the picture changes by it.
+
+        `ours`: it was meant for the panel.
+        """
         if isinstance(event, ev.PointerRelease):
             self.captured = False
         if self.working() is None:
             if _is_release(event):
                 self._end(event)
-            return
+            return False
         match event:
             case (
                 ev.PointerPress()
@@ -174,16 +177,20 @@ class Viewport:
                 | ev.Key(pressed=True)
             ) if ours:
                 # A key that goes up may have gone down before a field was opened.
-                return
+                return False
             case ev.PointerPress():
                 self.captured = True
             case ev.PointerMove() if ours and not self.captured:
                 event = ev.PointerLeave()
-        if self._attempt("input", lambda _, view: view.handle(event, self.rect), False):
+        has_changed = self._attempt(
+            "input", lambda _, view: view.handle(event, self.rect), False
+        )
+        if has_changed:
             self.user.mark()
         reason = self.faults.reason("input")
         if reason:
             self._tell_input_fault(reason)
+        return has_changed
 
     def commands(self) -> Sequence[Command[Any]]:
         """Return what the user can ask of what it shows; each is run with the view."""

@@ -248,6 +248,7 @@ class BrowserScreen:
             self._newest_event_ms = event.at
         if isinstance(event, Resize):
             self._scale = event.scale
+            self.desktop.is_full = event.full
             self._resize(_drawn_size(event.width, event.height))
             return Resize(*self._size, self._scale)
         return event

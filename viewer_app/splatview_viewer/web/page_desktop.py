@@ -31,9 +31,14 @@ class PageDesktop:
     def __init__(self, connection: PageConnection) -> None:
         self._connection = connection
         self._clipboard = ""
+        self.is_full = False
+        """True while the page fills the monitor, as it says."""
 
     def ask(self, favour: Favour) -> None:
         self._connection.send(m.Ask(favour))
+
+    def leave_full(self) -> None:
+        """Do nothing: the browser leaves the full screen with its own Escape."""
 
     def copy(self, text: str) -> None:
         self._clipboard = text

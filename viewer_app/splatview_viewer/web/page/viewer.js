@@ -316,7 +316,12 @@ function measure() {
   };
   if (now.width === view.width && now.height === view.height && now.scale === view.scale) return;
   Object.assign(view, now);
-  act({t: "resize", ...view});
+  sendSize();
+}
+
+/** Tell the viewer the size, and whether the page fills the monitor. */
+function sendSize() {
+  if (view.width) act({t: "resize", ...view, full: !!document.fullscreenElement});
 }
 
 function watchSize() {
@@ -662,6 +667,7 @@ on(window, "paste", onPaste);
 on(window, "blur pagehide", letGo);
 on(window, "online", retryNow);
 on(window, "pointerup keydown", () => { favours.grant(false); });
+on(document, "fullscreenchange", sendSize);
 on(document, "visibilitychange", () => {
   if (document.hidden) letGo();
   act({t: "visible", on: !document.hidden});
