@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, lettering, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def draw_bar(
         if has_names:
             name_width = 220 if rect.width >= _WIDE * scale else 110
             imgui.align_text_to_frame_padding()
-            imgui.text(ui.fitted(cameras.label(index), name_width * scale))
+            lettering.show(ui.fitted(cameras.label(index), name_width * scale))
             imgui.same_line(0, 2 * gap)
         _draw_comparison(tool, rect, scale)
         right = rect.width - padding - _LEAVE_WIDTH * scale

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info
 from splatview_viewer.shell import footer, sections, top_bar
 from splatview_viewer.shell.interface_state import InterfaceState
@@ -27,7 +26,13 @@ from splatview_viewer.shell.surface import Surface
 from splatview_viewer.shell.time_area import draw_time_area
 from splatview_viewer.shell.toasts import Toasts
 from splatview_viewer.shell.visit import draw_bar
-from splatview_viewer.shell.zones import PANEL_WIDTH, PANEL_WIDTHS, Zones, place
+from splatview_viewer.shell.zones import (
+    PANEL_WIDTH,
+    PANEL_WIDTHS,
+    Zones,
+    edge_of,
+    place,
+)
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.recovery import Faults
 from splatview_viewer.ui.widgets import board, wrapped
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Section, Visit
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
@@ -55,8 +61,6 @@ _BOARDS = (
     "time",
 )
 """The boards in the order of the keyboard; those over the pictures come last."""
-_EDGE = 6.0
-"""Points of the panel's edge that can be dragged."""
 
 
 class Interface:
@@ -238,21 +242,23 @@ class Interface:
         changed = False
         pad = (12 * scale, 4 * scale)
         with controls.tips_beside(zones.panel.x + zones.panel.width):
-            with board("streams", zones.streams, (0, 4 * scale), scroll=True) as opened:
+            with _panel_board(
+                "streams", zones.streams, (0, 4 * scale), scroll=True
+            ) as opened:
                 if opened:
                     self._part("list of streams", draw_list, user)
-            with board(
+            with _panel_board(
                 "sparks", zones.sparks, (12 * scale, 6 * scale), scroll=True
             ) as opened:
                 if opened:
                     self._draw_line(zones.sparks)
                     self._part("curves of the run", self.sparklines.draw, user)
-            with board("tabs", zones.tabs, (8 * scale, 0)) as opened:
+            with _panel_board("tabs", zones.tabs, (8 * scale, 0)) as opened:
                 if opened:
                     self._draw_line(zones.tabs)
                     self._part("tabs", sections.draw_tabs, user, zones.form)
             name = f"sections {self.state.tab}"
-            with board(name, zones.sections, pad, scroll=True) as opened:
+            with _panel_board(name, zones.sections, pad, scroll=True) as opened:
                 if opened:
                     self._draw_line(zones.sections)
                     changed = self._part(
@@ -263,7 +269,9 @@ class Interface:
                         info,
                         self._part,
                     )
-            with board("footer", zones.footer, (8 * scale, 0), theme.BAR) as opened:
+            with _panel_board(
+                "footer", zones.footer, (8 * scale, 0), theme.BAR
+            ) as opened:
                 if opened:
                     self._draw_line(zones.footer)
                     self._part("footer", self.footer.draw, user, zones.footer, scale)
@@ -283,10 +291,8 @@ class Interface:
     def _draw_edge(self, user: User) -> None:
         """Draw the panel's edge: dragged it changes its width, a double click ends that."""
         scale = user.screen.state.scale
-        panel = self.zones.panel
-        width = round(_EDGE * scale)
-        rect = Rect(panel.x + panel.width - width, panel.y, width, panel.height)
-        with board("edge", rect, color=_CLEAR) as opened:
+        rect = edge_of(self.zones, scale)
+        with _panel_board("edge", rect, color=_CLEAR) as opened:
             if not opened:
                 return
             of = controls.item("edge", rect.width, rect.height)
@@ -296,21 +302,24 @@ class Interface:
             if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
                 wanted = PANEL_WIDTH
             elif of.is_held:
-                wanted = (imgui.get_mouse_pos().x + width / 2) / scale
+                wanted = (imgui.get_mouse_pos().x - rect.width / 2) / scale
             wanted = min(max(wanted, PANEL_WIDTHS[0]), PANEL_WIDTHS[1])
             if wanted != self.state.panel_width:
                 user.do(partial(user.set_panel_width, wanted))
             draw = imgui.get_window_draw_list()
             middle = rect.y + rect.height / 2
-            x = rect.x + rect.width - 3 * scale
+            x = rect.x - 3 * scale
+            draw.push_clip_rect_full_screen()
             draw.add_rect_filled(
                 ImVec2(x, middle - 22 * scale),
                 ImVec2(x + 3 * scale, middle + 22 * scale),
                 theme.u32(theme.ACCENT if of.is_held else theme.DOWN),
                 2 * scale,
             )
+            draw.pop_clip_rect()
 
 
+_panel_board = partial(board, raised=True)
 _CLEAR = ImVec4(0, 0, 0, 0)
 _RING_RADIUS = 28.0
 """Points of the ring around a finger, which does not cover it."""

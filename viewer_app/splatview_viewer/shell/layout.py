@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.viewport import Viewport
-from splatview_viewer.shell.zones import STRIP_HEIGHT
+from splatview_viewer.shell.zones import STRIP_HEIGHT, edge_of
 from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
@@ -206,8 +206,12 @@ class Layout:
         """
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
         zones = self._user.interface.zones
-        # A phone's time strip lies over the picture.
-        over = [zones.time] if zones.form == "phone" else []
+        over = [edge_of(zones, self._user.screen.state.scale)]
+        # What lies over the picture on a small screen.
+        if zones.form == "phone":
+            over.append(zones.time)
+        elif zones.form == "narrow":
+            over.append(zones.panel)
         return [
             *heads,
             *over,

@@ -12,6 +12,7 @@ from splatview_viewer.shell import palette_items
 from splatview_viewer.shell.menu import draw_chosen, draw_icon, draw_words
 from splatview_viewer.shell.palette_items import NOT_NOW, Match, PaletteItem
 from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui.text_order import is_right_to_left
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
@@ -182,13 +183,18 @@ class Palette:
             imgui.set_cursor_screen_pos(ImVec2(corner.x + 31 * scale, corner.y))
             imgui.set_next_item_width(width - 40 * scale)
             imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, inset))
-            for color in _FIELD_COLORS:
+            # imgui can neither shape nor order letters.
+            is_plain = lettering.is_plain(self.query)
+            cleared = _FIELD_COLORS if is_plain else (*_FIELD_COLORS, *_LETTER_COLORS)
+            for color in cleared:
                 imgui.push_style_color(color, _CLEAR)
             _, text = imgui.input_text_with_hint(
                 "##palette search", "Find a command, a stream, a setting", self.query
             )
-            imgui.pop_style_color(len(_FIELD_COLORS))
+            imgui.pop_style_color(len(cleared))
             imgui.pop_style_var()
+            if not is_plain:
+                _write_query(self.query, corner.x + 31 * scale, corner.y + inset)
         self.query = text[:_MOST_LETTERS]
         imgui.set_cursor_screen_pos(ImVec2(corner.x, far.y))
 
@@ -282,12 +288,15 @@ class Palette:
         if chosen is not None and chosen.run_beside is not None:
             caps.insert(2, ("Ctrl Enter", "beside"))
         with theme.font_size(theme.SMALL_SIZE):
-            for cap, does in caps:
-                x = draw_cap(cap, x, middle, theme.DIM) + 8 * scale
-                x = _write(does, x, middle, theme.DIM) + 16 * scale
             count = f"{len(self.matches):,} of {self.total:,}"
             start = corner.x + width - 10 * scale - lettering.measure(count).x
-            _write(count, max(start, x), middle, theme.DIM)
+            _write(count, start, middle, theme.DIM)
+            for cap, does in caps:
+                extent = lettering.measure(cap + does).x + 36 * scale
+                if x + extent > start:
+                    return
+                x = draw_cap(cap, x, middle, theme.DIM) + 8 * scale
+                x = _write(does, x, middle, theme.DIM) + 16 * scale
 
     def chosen(self) -> PaletteItem | None:
         """Return what Enter would do."""
@@ -331,6 +340,18 @@ _FIELD_COLORS = (
     imgui.Col_.frame_bg_active,
     imgui.Col_.nav_cursor,
 )
+_LETTER_COLORS = (imgui.Col_.text, imgui.Col_.input_text_cursor)
+
+
+def _write_query(text: str, x: float, y: float) -> None:
+    """Write what was typed from a pixel on, and a line where it goes on."""
+    draw = imgui.get_window_draw_list()
+    lettering.write(draw, x, y, theme.u32(theme.TEXT), text)
+    if not is_right_to_left(text):
+        x += lettering.measure(text).x
+    low = ImVec2(x, y)
+    high = ImVec2(x, y + imgui.get_text_line_height())
+    draw.add_line(low, high, theme.u32(theme.TEXT), theme.scale())
 
 
 def _dim_behind() -> None:
@@ -363,7 +384,8 @@ def _write_title(
     """Write a title with its matched letters bold, cut at a pixel x."""
     title = match.item.title
     is_bold = match.item.shown_group != NOT_NOW
-    if not match.bold or not is_bold or not lettering.is_plain(title):
+    is_wide = lettering.measure(title).x > right - x
+    if not match.bold or not is_bold or is_wide or not lettering.is_plain(title):
         _write(fitted(title, right - x), x, middle, ink)
         return
     draw = imgui.get_window_draw_list()

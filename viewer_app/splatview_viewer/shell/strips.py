@@ -36,6 +36,8 @@ _BUTTON = 24.0
 _BADGES = "AB"
 _FACT_WIDTH = 180.0
 """Points that a title leaves to facts, of a strip that is wide."""
+_LEAST_TITLE = 60.0
+"""Points of a strip that its buttons leave to the title; else one menu has them all."""
 _MENU = "menu of the pane"
 
 
@@ -190,7 +192,10 @@ def _draw_buttons(
     side = min(_BUTTON * scale, strip.height)
     x = strip.x + strip.width - side - 4 * scale
     y = strip.y + (strip.height - side) / 2
-    for button in reversed(_buttons_of(viewport, note, user)):
+    buttons = _buttons_of(viewport, note, user)
+    if len(buttons) * (side + 8 * scale) > strip.width - _LEAST_TITLE * scale:
+        buttons = [_more_button(user.layout.all.index(viewport))]
+    for button in reversed(buttons):
         imgui.set_cursor_screen_pos(ImVec2(x, y))
         if controls.icon_button(
             button.icon, button.name, side=side / scale, on=button.on, hint=button.hint
@@ -213,8 +218,7 @@ def _buttons_of(viewport: Viewport, note: PaneNote, user: User) -> list[_Button]
     hint = "Another pane beside it, which begins as this one"
     buttons.append(_Button("panel", f"beside {number}", hint, show))
     if len(layout) == 1:
-        press = partial(open_menu, _MENU)
-        buttons.append(_Button("more", f"more {number}", "More of this pane", press))
+        buttons.append(_more_button(number))
         return buttons
     hint = "All panes again" if layout.maximised else "This pane alone"
     press = partial(user.do, user.on_viewport, Layout.maximise, viewport)
@@ -223,6 +227,12 @@ def _buttons_of(viewport: Viewport, note: PaneNote, user: User) -> list[_Button]
     press = partial(user.do, user.on_viewport, Layout.remove, viewport)
     buttons.append(_Button("close", f"close {number}", hint, press))
     return buttons
+
+
+def _more_button(number: int) -> _Button:
+    """Return the button of the menu, which has what the other buttons do as well."""
+    press = partial(open_menu, _MENU)
+    return _Button("more", f"more {number}", "More of this pane", press)
 
 
 def _show_beside(user: User, viewport: Viewport) -> None:

@@ -77,6 +77,21 @@ class Zones:
     time: Rect
 
 
+_EDGE = 6.0
+"""Points of the panel's edge that can be dragged."""
+
+
+def edge_of(zones: Zones, scale: float) -> Rect:
+    """Return what is dragged to make the panel wider, which lies over the panes.
+
+    In the panel it would cover the bars of its lists.
+    """
+    panel = zones.panel
+    if zones.form != "desktop" or not panel.width:
+        return Rect(0, 0, 0, 0)
+    return Rect(panel.x + panel.width, panel.y, round(_EDGE * scale), panel.height)
+
+
 @lru_cache(16)
 def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
     """Return the zones of a screen; the same object for the same values.

@@ -62,18 +62,29 @@ def tip(text: str) -> None:
         return
     if imgui.is_any_mouse_down():
         return
+    imgui.set_next_window_pos(_tip_corner(text))
+    if imgui.begin_tooltip():
+        lettering.show(text, _TIP_WIDTH * theme.scale())
+        imgui.end_tooltip()
+
+
+def _tip_corner(text: str) -> ImVec2:
+    """Return the pixel of the corner of the last item's tip, all of it on the screen."""
     low = imgui.get_item_rect_min()
     high = imgui.get_item_rect_max()
     gap = _TIP_GAP * theme.scale()
-    if _tip_x is None:
-        imgui.set_next_window_pos(ImVec2(low.x, high.y + gap))
-    else:
-        imgui.set_next_window_pos(ImVec2(_tip_x + gap, low.y))
-    if imgui.begin_tooltip():
-        imgui.push_text_wrap_pos(_TIP_WIDTH * theme.scale())
-        imgui.text_unformatted(text)
-        imgui.pop_text_wrap_pos()
-        imgui.end_tooltip()
+    pad = imgui.get_style().window_padding
+    extent = lettering.extent(text, _TIP_WIDTH * theme.scale())
+    width = extent.x + 2 * pad.x
+    height = extent.y + 2 * pad.y
+    screen = imgui.get_io().display_size
+    beside = None if _tip_x is None else _tip_x + gap
+    if beside is not None and beside + width <= screen.x:
+        return ImVec2(beside, max(min(low.y, screen.y - height), 0))
+    y = high.y + gap
+    if y + height > screen.y:
+        y = low.y - gap - height
+    return ImVec2(max(min(low.x, screen.x - width), 0), max(y, 0))
 
 
 _TIP_FLAGS = (

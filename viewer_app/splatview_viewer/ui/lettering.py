@@ -8,6 +8,7 @@ drawn once, into imgui's own texture, and stay there for as long as they are in 
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -191,6 +192,77 @@ def write(draw: imgui.ImDrawList, x: float, y: float, color: int, text: str) -> 
         extent = _measure_line(line)
         _write_line(draw, (x, y - extent.top), color, line)
         y += extent.bottom - extent.top
+
+
+def extent(text: str, width: float) -> ImVec2:
+    """Return the size of a text in lines of at most so many pixels, as `show` has."""
+    if is_plain(text):
+        return imgui.calc_text_size(text, wrap_width=width)
+    return measure(_in_lines(text, width))
+
+
+def _in_lines(text: str, width: float) -> str:
+    size = imgui.get_font_size()
+    lines = [_broken(line, width, size) for line in text.split("\n")]
+    return "\n".join(part for parts in lines for part in parts)
+
+
+def show(text: str, width: float = math.inf) -> None:
+    """Place a text as an item of the window, in lines of at most so many pixels."""
+    if not is_plain(text):
+        _show_pieces(text, width)
+        return
+    if width == math.inf:
+        imgui.text_unformatted(text)
+        return
+    imgui.push_text_wrap_pos(imgui.get_cursor_pos_x() + width)
+    imgui.text_unformatted(text)
+    imgui.pop_text_wrap_pos()
+
+
+def _show_pieces(text: str, width: float) -> None:
+    """Place a text that imgui alone cannot draw, as `show`."""
+    text = _in_lines(text, width)
+    corner = imgui.get_cursor_screen_pos()
+    window = imgui.internal.get_current_window_read()
+    imgui.dummy(measure(text))
+    y = corner.y + window.dc.curr_line_text_base_offset
+    color = imgui.get_color_u32(imgui.Col_.text)
+    write(imgui.get_window_draw_list(), corner.x, y, color, text)
+
+
+@lru_cache(256)
+def _broken(line: str, width: float, _size: float) -> tuple[str, ...]:
+    """Break a line between words into lines of at most so many pixels.
+
+    The result depends on `_size`, that of the letters, as well.
+    """
+    lines = []
+    current_line = ""
+    for word in line.split(" "):
+        longer_line = f"{current_line} {word}" if current_line else word
+        if current_line and measure(longer_line).x > width:
+            lines.append(current_line)
+            longer_line = word
+        current_line = longer_line
+        while len(current_line) > 1 and measure(current_line).x > width:
+            count = _count_of_fitting(current_line, width)
+            lines.append(current_line[:count])
+            current_line = current_line[count:]
+    return (*lines, current_line)
+
+
+def _count_of_fitting(text: str, width: float) -> int:
+    """Return how many of a text's letters fit into a width, at least one."""
+    low = 1
+    high = len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if measure(text[:middle]).x <= width:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def is_plain(text: str) -> bool:

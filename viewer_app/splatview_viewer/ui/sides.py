@@ -9,8 +9,8 @@ from splatview_viewer.ui import widgets as ui
 
 _BADGE_COLUMN = 30.0
 """Points from the left of a badge to the list beside it."""
-_SWAP_COLUMN = 32.0
-"""Points at the right of the lists, for the button that swaps both sides."""
+_SWAP_GAP = 2.0
+"""Points from the lists to the button at their right that swaps both sides."""
 
 
 def draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:
@@ -28,5 +28,6 @@ def draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str
     drop = (theme.ROW_HEIGHT - controls.BADGE_SIDE) / 2 * scale
     controls.badge(letter, theme.run_color(index), (corner.x, corner.y + drop))
     imgui.set_cursor_screen_pos(ImVec2(corner.x + _BADGE_COLUMN * scale, corner.y))
-    imgui.set_next_item_width(width - (_BADGE_COLUMN + _SWAP_COLUMN) * scale)
+    beside = _BADGE_COLUMN + _SWAP_GAP + theme.BUTTON_HEIGHT
+    imgui.set_next_item_width(width - beside * scale)
     return ui.pick(letter, f"What {letter} is", key, options)

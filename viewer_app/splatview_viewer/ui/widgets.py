@@ -51,7 +51,7 @@ _LEAST_SIZE = ImVec2(1, 1)
 class _Board:
     """A window over a part of the framebuffer; a class, as frames have a dozen."""
 
-    __slots__ = ("_color", "_name", "_pad", "_rect", "_scroll")
+    __slots__ = ("_color", "_name", "_pad", "_raised", "_rect", "_scroll")
 
     def __init__(
         self,
@@ -60,12 +60,14 @@ class _Board:
         pad: tuple[float, float],
         color: ImVec4 | None,
         scroll: bool,
+        raised: bool,
     ) -> None:
         self._name = name
         self._rect = rect
         self._pad = pad
         self._color = color
         self._scroll = scroll
+        self._raised = raised
 
     def __enter__(self) -> bool:
         """Open the window; return False if nothing of it can be seen."""
@@ -84,6 +86,9 @@ class _Board:
         is_visible, _ = imgui.begin(f"##{self._name}", None, flags)
         imgui.pop_style_color()
         imgui.pop_style_var(2)
+        if self._raised and imgui.is_window_appearing():
+            window = imgui.internal.get_current_window_read()
+            imgui.internal.bring_window_to_display_front(window)
         focus.current().begin_board(self._name)
         return is_visible
 
@@ -99,6 +104,7 @@ def board(
     color: ImVec4 | None = None,
     *,
     scroll: bool = False,
+    raised: bool = False,
 ) -> _Board:
     """Open a window exactly over a part of the framebuffer.
 
@@ -110,21 +116,22 @@ def board(
         pad: pixels around what is in it.
         color: of its ground; the panel's without.
         scroll: True if what is in it may be longer.
+        raised: True to lie over all other boards, which are behind those before them.
     """
-    return _Board(name, rect, pad, color, scroll)
+    return _Board(name, rect, pad, color, scroll, raised)
 
 
-def colored(text: str, color: ImVec4) -> None:
+def colored(text: str, color: ImVec4, width: float = math.inf) -> None:
+    """Write a text in a colour, in lines of at most so many pixels."""
     imgui.push_style_color(imgui.Col_.text, theme.u32(color))
-    imgui.text_unformatted(text)
+    lettering.show(text, width)
     imgui.pop_style_color()
 
 
 def wrapped(text: str, color: ImVec4 | None = None) -> None:
     """Write a text in as many lines as it needs; dim without a colour."""
-    imgui.push_text_wrap_pos(0.0)
-    colored(text, color or theme.DIM)
-    imgui.pop_text_wrap_pos()
+    width = imgui.get_content_region_avail().x
+    colored(text, color or theme.DIM, max(width, 1.0))
 
 
 def fitted(text: str, width: float, *, tail: bool = False) -> str:
@@ -467,26 +474,46 @@ def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
     width = imgui.calc_item_width()
-    is_open = imgui.begin_combo(
-        f"##{label}",
-        fitted(names[index], width - 36 * scale) if names else "",
-        imgui.ComboFlags_.no_arrow_button.value,
-    )
+    preview = names[index] if names else ""
+    flags = imgui.ComboFlags_.no_arrow_button.value
+    is_open = imgui.begin_combo(f"##{label}", "", flags)
     if is_open:
-        for position, name in enumerate(names):
-            is_pressed, _ = imgui.selectable(f"{name}##{position}", position == index)
-            if is_pressed:
-                index = position
-            if position == index and imgui.is_window_appearing():
-                imgui.set_item_default_focus()
+        index = _draw_options(names, index)
         imgui.end_combo()
     else:
         controls.tip(tip)
+    draw = imgui.get_window_draw_list()
+    pad = imgui.get_style().frame_padding
+    text = fitted(preview, width - 36 * scale)
+    ink = imgui.get_color_u32(imgui.Col_.text)
+    lettering.write(draw, round(corner.x + pad.x), corner.y + pad.y, ink, text)
     center = (corner.x + width - 16 * scale, corner.y + imgui.get_frame_height() / 2)
-    icons.draw(imgui.get_window_draw_list(), "down", center, theme.DIM, 12)
+    icons.draw(draw, "down", center, theme.DIM, 12)
     if keys:
         return keys[index]
     return value
+
+
+def _draw_options(names: Sequence[str], index: int) -> int:
+    """Draw the rows of an open list; return the number of the chosen one now."""
+    most = imgui.get_io().display_size.x - 48 * theme.scale()
+    width = max((lettering.measure(name).x for name in names), default=0.0)
+    width = max(min(width, most), imgui.get_content_region_avail().x)
+    ink = imgui.get_color_u32(imgui.Col_.text)
+    for position, name in enumerate(names):
+        corner = imgui.get_cursor_screen_pos()
+        # Texts of files may have what means something in a name for imgui.
+        imgui.push_id(position)
+        size = ImVec2(width, 0)
+        is_pressed, _ = imgui.selectable(f"##{name}", position == index, 0, size)
+        imgui.pop_id()
+        if is_pressed:
+            index = position
+        if position == index and imgui.is_window_appearing():
+            imgui.set_item_default_focus()
+        draw = imgui.get_window_draw_list()
+        lettering.write(draw, corner.x, corner.y, ink, fitted(name, width))
+    return index
 
 
 def value_range(
