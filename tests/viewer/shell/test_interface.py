@@ -43,33 +43,6 @@ def drawn(viewer: Viewer) -> dict[str, Rect]:
     return dict(widgets.drawn)
 
 
-def overlap(first: Rect, second: Rect) -> bool:
-    """Return whether two rectangles share a pixel."""
-    overlaps_in_x = (
-        first.x < second.x + second.width and second.x < first.x + first.width
-    )
-    down = first.y < second.y + second.height and second.y < first.y + first.height
-    return overlaps_in_x and down
-
-
-@pytest.mark.parametrize("size", [(320, 240), (480, 300), (590, 400), (640, 480)])
-def test_buttons_of_the_bar_do_not_lie_over_each_other(
-    open_viewer: Callable[..., Viewer], scene: Path, size: tuple[int, int]
-) -> None:
-    viewer = open_viewer(size, files=(scene,))
-    viewer.until(viewer.loaded)
-    bar = viewer.user.interface.zones.top
-    rects = {}
-    for name, rect in drawn(viewer).items():
-        if rect.height and rect.y + rect.height <= bar.y + bar.height:
-            rects[name] = rect
-    assert "Menu" in rects
-    names = sorted(rects)
-    for index, name in enumerate(names):
-        for other_name in names[index + 1 :]:
-            assert not overlap(rects[name], rects[other_name]), (name, other_name)
-
-
 @pytest.mark.parametrize("light", [False, True])
 def test_file_that_cannot_be_read_leaves_what_stands_there(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path, light: bool
