@@ -14,6 +14,7 @@ from support.viewer import Viewer
 
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import Info
 from splatview_viewer.shell import top_bar
 from splatview_viewer.shell.menu import RULE, MenuRow, draw_menu, open_menu
 from splatview_viewer.shell.user import User
@@ -42,7 +43,7 @@ def viewer(
 
         return [row("Cannot", "not now"), row("First"), RULE, row("Second")]
 
-    def draw(user: User, rect: Rect, scale: float) -> None:
+    def draw(user: User, _: Info, rect: Rect, scale: float) -> None:
         with board("top bar", rect):
             imgui.set_cursor_screen_pos(ImVec2(rect.x + 8, rect.y + 8))
             if controls.button("Menu"):
