@@ -309,6 +309,31 @@ def test_psnr_is_that_of_the_same_pixels(
     wait_until(has_new_psnr)
 
 
+def test_worst_photograph_is_found_and_the_order_goes_on_from_it(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
+    tool = frustums(view)
+    tool.go_to_worst()
+    assert [job.title for job in view.view.jobs()] == ["The photographs' PSNR"]
+    for second in range(60):
+        view.tick(float(second))
+        answer(content, float(second))
+    assert not tool.survey.is_running
+    assert len(tool.survey.psnrs) == COUNT
+    order = list(tool.survey.order(content.cameras))  # type: ignore[arg-type]
+    psnrs = [tool.survey.psnrs[index] for index in order]
+    assert psnrs == sorted(psnrs)
+    assert tool.through.index == order[0]
+    tool.step(1)
+    assert tool.through.index == order[1]
+    through(view, order[1], screen, content)
+    wait_until(partial(has_psnr, view))
+    assert tool.through.meter.psnr == pytest.approx(psnrs[1], abs=0.01)
+    tool.order_by_psnr(False)
+    tool.step(1)
+    assert tool.through.index == (order[1] + 1) % COUNT
+
+
 @pytest.mark.parametrize(
     "background", [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.2, 0.5, 0.9)]
 )

@@ -27,6 +27,7 @@ from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_panel, state_words
 from splatview_viewer.scene_view.looking_through import LookingThrough
 from splatview_viewer.scene_view.phone_visit import visit_of
+from splatview_viewer.scene_view.photo_survey import PhotoSurvey, has_photo
 from splatview_viewer.scene_view.protocol import TrainedView
 from splatview_viewer.scene_view.state import TrainingDisplay
 from splatview_viewer.scene_view.tool import Tool
@@ -75,6 +76,7 @@ class Frustums(Tool[TrainedView]):
         self.is_following = False
         """The view looks through the camera that is trained with."""
         self.through = LookingThrough(view)
+        self.survey = PhotoSurvey(view)
         self._content: CamerasContent | None = None
         self._drawn_changes = 0
         """The change of the content that was drawn last."""
@@ -134,6 +136,7 @@ class Frustums(Tool[TrainedView]):
             content.join(self)
         if self.through.index is not None:
             self.through.leave()
+        self.survey.forget()
         self._content = content
         self.hovered = None
         self._needs_redraw = True
@@ -164,15 +167,43 @@ class Frustums(Tool[TrainedView]):
         self._needs_redraw = True
 
     def step(self, step: int) -> None:
-        """Look through the next valid camera; -1: the one before."""
+        """Look through the next valid camera in the user's order; -1: the one before."""
         cameras = self.cameras
         index = self.through.index
         if cameras is None or index is None:
             return
         self.is_following = False
         count = len(cameras)
-        candidates = [(index + step * i) % count for i in range(1, count + 1)]
+        order = self.survey.order(cameras)
+        place = order.index(index)
+        candidates = [order[(place + step * i) % count] for i in range(1, count + 1)]
         self.enter(next((i for i in candidates if cameras.is_valid[i]), index))
+
+    def order_by_psnr(self, is_by_psnr: bool) -> None:
+        """Go through the cameras by PSNR from now on, which is measured if need be."""
+        cameras = self.cameras
+        self.survey.is_by_psnr = is_by_psnr
+        if not is_by_psnr:
+            self.survey.cancel()
+        elif cameras is not None and not self.survey.is_current:
+            self.survey.start(cameras)
+        self._needs_redraw = True
+
+    def go_to_worst(self) -> None:
+        """Look through the camera of the worst photograph, once all are measured."""
+        self.is_following = False
+        self.survey.seeks_worst = True
+        if not self.survey.is_running:
+            self.order_by_psnr(True)
+
+    def reason_no_worst(self) -> str | None:
+        """Return why no photograph is the worst one; None: one is, or will be."""
+        cameras = self.cameras
+        if cameras is None:
+            return "there are no training cameras"
+        if not any(has_photo(cameras, index) for index in range(len(cameras))):
+            return "the cameras were published without photographs"
+        return None
 
     def leave(self) -> None:
         """Look from where the view looked before."""
@@ -331,6 +362,11 @@ class Frustums(Tool[TrainedView]):
         if data.sample is not None:
             needs_redraw |= content.hints.compare(data.sample.means, data.loads, now)
         needs_redraw |= self.through.tick(content, cameras, now)
+        looked_at = self.through.index
+        needs_redraw |= self.survey.tick(content, cameras, now, looked_at)
+        worst = self.survey.take_worst()
+        if worst is not None:
+            self.enter(worst)
         needs_redraw |= self._follow_training(content, now)
         return needs_redraw
 
@@ -438,4 +474,5 @@ class Frustums(Tool[TrainedView]):
 
     def close(self) -> None:
         self.use(None)
+        self.survey.close()
         self.through.close()

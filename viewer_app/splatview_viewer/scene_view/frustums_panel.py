@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
+from splatview_viewer.scene_view.photo_order import draw_order
 from splatview_viewer.ui import controls, lettering, theme
 from splatview_viewer.ui import widgets as ui
 
@@ -129,6 +130,7 @@ def draw_panel(tool: Frustums, content: CamerasContent) -> None:
     tool.view.change(training=state)
     _draw_follow(tool, content)
     _draw_index(tool, len(cameras))
+    draw_order(tool, cameras)
     if tool.through.index is not None:
         state = _draw_photo_controls(tool.state, tool.through.meter.text)
         tool.view.change(training=state)

@@ -52,21 +52,38 @@ def _draw(tool: Frustums, cameras: CameraSet, index: int) -> bool:
     _leave_gap(scale)
     _draw_photos(tool, cameras, index)
     _leave_gap(scale)
-    half = (imgui.get_content_region_avail().x / scale - _PHOTO_GAP) / 2
+    width = imgui.get_content_region_avail().x / scale - 2 * _PHOTO_GAP
     content = tool.content
     reason = None
     if content is None or content.current is None:
         reason = "the training names no camera that it is at"
     text = "Following" if tool.is_following else "Follow"
     pressed = controls.button(
-        text, "follow", name="Follow", width=half, height=44, reason=reason
+        text, "follow", name="Follow", width=0.28 * width, height=44, reason=reason
     )
     if pressed:
         tool.follow(not tool.is_following)
     imgui.same_line(0, _PHOTO_GAP * scale)
-    if controls.button("Back to my view", "undo", width=half, height=44):
+    _draw_order(tool, 0.29 * width)
+    imgui.same_line(0, _PHOTO_GAP * scale)
+    if controls.button("Back to my view", "undo", width=0.43 * width, height=44):
         tool.leave()
     return previous != (tool.state, tool.through.index)
+
+
+def _draw_order(tool: Frustums, width: float) -> None:
+    """Draw the button that goes through the photographs from the worst one on."""
+    survey = tool.survey
+    text = "By number" if survey.is_by_psnr else "Worst first"
+    if survey.is_running:
+        text = survey.words
+    reason = tool.reason_no_worst()
+    if not controls.button(text, name="Order", width=width, height=44, reason=reason):
+        return
+    if survey.is_by_psnr:
+        tool.order_by_psnr(False)
+    else:
+        tool.go_to_worst()
 
 
 def _leave_gap(scale: float) -> None:
@@ -83,13 +100,13 @@ def _draw_photos(tool: Frustums, cameras: CameraSet, index: int) -> None:
     count = min(_PHOTOS, len(cameras))
     width = (imgui.get_content_region_avail().x - gap * (count - 1)) / count
     height = _PHOTO_HEIGHT * scale
-    first = min(max(index - count // 2, 0), len(cameras) - count)
+    order = tool.survey.order(cameras)
+    first = min(max(order.index(index) - count // 2, 0), len(cameras) - count)
     for column in range(count):
         x = corner.x + column * (width + gap)
         imgui.set_cursor_screen_pos(ImVec2(x, corner.y))
-        _draw_photo(
-            tool, first + column, (width, height), is_chosen=first + column == index
-        )
+        other = order[first + column]
+        _draw_photo(tool, other, (width, height), is_chosen=other == index)
     imgui.set_cursor_screen_pos(corner)
     imgui.dummy(ImVec2(width * count + gap * (count - 1), height))
 
@@ -123,10 +140,11 @@ def _draw_photo(
     with theme.font_size(theme.AXES_SIZE):
         text_y = item.y + item.height - imgui.get_text_line_height() - 2 * scale
         corner = ImVec2(round(item.x + 5 * scale), round(text_y))
-        draw.add_text(
-            ImVec2(corner.x + 1, corner.y + 1), theme.u32(theme.SHADE), str(index)
-        )
-        draw.add_text(corner, theme.u32(theme.INK), str(index))
+        text = str(index)
+        if index in tool.survey.psnrs:
+            text = f"{index}  {tool.survey.psnrs[index]:.1f} dB"
+        draw.add_text(ImVec2(corner.x + 1, corner.y + 1), theme.u32(theme.SHADE), text)
+        draw.add_text(corner, theme.u32(theme.INK), text)
     if item.pressed and not is_chosen:
         tool.is_following = False
         tool.enter(index)

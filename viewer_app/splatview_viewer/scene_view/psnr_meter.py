@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.render.cameras.photos import PhotoTexture
     from splatview_viewer.scene_view.protocol import TrainedView
 
-_READ_DELAY = 0.05
+READ_DELAY = 0.05
 """Seconds until the GPU is asked what the PSNR came to."""
 _MEASURE_PERIOD = 0.5
 """Seconds between two measurements of a scene that changes."""
@@ -75,7 +75,7 @@ class PsnrMeter:
             return False
         if self._pending is not None:
             previous = self.psnr
-            self.psnr = self._compositor.psnr()
+            self.psnr = self.result()
             self._measured = self._pending
             self._pending = None
             self._next_at = now + _MEASURE_PERIOD
@@ -83,13 +83,17 @@ class PsnrMeter:
         key = _PsnrKey(index, id(photo), view.data.loads, view.background)
         if key == self._measured or view.is_moving:
             return False
-        self._start(camera, photo)
+        self.begin(camera, photo)
         self._pending = key
-        self._next_at = now + _READ_DELAY
+        self._next_at = now + READ_DELAY
         return False
 
-    def _start(self, camera: Camera, photo: np.ndarray) -> None:
-        """Have the GPU compare the photograph with the scene."""
+    def result(self) -> float | None:
+        """Return the PSNR of what `begin` compared, in dB; waits for the GPU."""
+        return self._compositor.psnr()
+
+    def begin(self, camera: Camera, photo: np.ndarray) -> None:
+        """Have the GPU compare the photograph of a camera with the scene."""
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
         # The bound framebuffer must not stay ours: it may be released before

@@ -174,6 +174,19 @@ def _enter_camera(index: int, view: GaussianView) -> None:
     frustums.enter(index)
 
 
+def _go_to_worst(view: GaussianView) -> None:
+    view.tools.of(Frustums).go_to_worst()
+
+
+def _why_no_worst(view: GaussianView) -> str | None:
+    return view.tools.of(Frustums).reason_no_worst()
+
+
+def _order_cameras(view: GaussianView) -> None:
+    frustums = view.tools.of(Frustums)
+    frustums.order_by_psnr(not frustums.survey.is_by_psnr)
+
+
 def _switch_cameras(view: GaussianView) -> None:
     frustums = view.tools.of(Frustums)
     frustums.change(shown=not frustums.state.shown)
@@ -214,6 +227,20 @@ def _training_commands() -> list[SceneCommand]:
             _leave_camera,
             icon="cameras",
             reason=_why_not_through,
+        ),
+        Command(
+            "training.worst",
+            "Go to the worst photograph",
+            _go_to_worst,
+            icon="image",
+            reason=_why_no_worst,
+        ),
+        Command(
+            "training.order",
+            "Training cameras: by number, or the worst first",
+            _order_cameras,
+            icon="cameras",
+            reason=_why_no_worst,
         ),
         Command(
             "training.shown",

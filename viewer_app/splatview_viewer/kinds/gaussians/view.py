@@ -334,7 +334,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         return self.tools.lanes()
 
     def jobs(self) -> Sequence[RunningJob]:
-        return [*self.path.film_maker.jobs(), *self.tools.of(Filter).jobs()]
+        survey = self.tools.of(Frustums).survey
+        own_jobs = [*self.path.film_maker.jobs(), *self.tools.of(Filter).jobs()]
+        return [*own_jobs, *survey.jobs()]
 
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()

@@ -1,0 +1,251 @@
+"""The PSNR of all photographs of a training, measured one after the other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.jobs import RunningJob
+from splatview_viewer.core.quantities import psnr_text
+from splatview_viewer.render.cameras.photos import PhotoTexture
+from splatview_viewer.scene_view.psnr_meter import READ_DELAY, PsnrMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.geometry.training_cameras import CameraSet
+    from splatview_viewer.render.cameras.content import CamerasContent
+    from splatview_viewer.render.cameras.photos import PhotoStore
+    from splatview_viewer.scene_view.protocol import TrainedView
+
+_PATIENCE = 10.0
+"""Seconds after which a photograph that does not come is left out."""
+_MOST_MISSING = 3
+"""Photographs in a row that do not come, after which no others are waited for."""
+
+
+class PhotoSurvey:
+    """Measures all photographs of a view's cameras while the user does other things.
+
+    One is measured in a turn of the loop, only while the camera rests and the GPU's
+    account has something left.
+    """
+
+    def __init__(self, view: TrainedView) -> None:
+        self._view = view
+        self.is_by_psnr = False
+        """The user goes through the cameras by PSNR, the worst first."""
+        self.psnrs: dict[int, float] = {}
+        """In dB, by camera."""
+        self.seeks_worst = False
+        """The worst photograph is to be looked at once all are measured."""
+        self._waiting: deque[int] = deque()
+        """The cameras that are not measured yet, the next one first."""
+        self._total = 0
+        self._measured_loads = -1
+        """The scene (`SceneData.loads`) as it was when measuring began."""
+        self._photos: tuple[int, int, tuple[str, ...]] = (0, 0, ())
+        """The photographs that were measured: those of another set are others."""
+        self._meter: PsnrMeter | None = None
+        self._photo_texture: PhotoTexture | None = None
+        self._is_measuring = False
+        """The GPU compares the next camera's photograph now."""
+        self._next_at = 0.0
+        self._asked_at = math.inf
+        """When the next photograph was asked for."""
+        self._missing = 0
+        """The last photographs that did not come."""
+
+    # -- what is known -------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """True while photographs are measured."""
+        return bool(self._waiting)
+
+    @property
+    def is_current(self) -> bool:
+        """True once all were measured of the scene as it is now."""
+        is_same = self._measured_loads == self._view.data.loads
+        return bool(self.psnrs) and not self.is_running and is_same
+
+    @property
+    def progress(self) -> float:
+        """The share of the photographs that were measured."""
+        return 1 - len(self._waiting) / max(self._total, 1)
+
+    @property
+    def words(self) -> str:
+        """How far it is: "12 of 30"."""
+        return f"{self._total - len(self._waiting)} of {self._total}"
+
+    def worst_first(self) -> list[int]:
+        """Return the cameras that were measured, the worst one first."""
+        return sorted(self.psnrs, key=self.psnrs.__getitem__)
+
+    def take_worst(self) -> int | None:
+        """Return the camera of the worst photograph, once if it is sought and known."""
+        if not self.seeks_worst or self.is_running:
+            return None
+        self.seeks_worst = False
+        return next(iter(self.worst_first()), None)
+
+    def order(self, cameras: CameraSet) -> Sequence[int]:
+        """Return the cameras in the order in which the user goes through them."""
+        if not self.is_by_psnr:
+            return range(len(cameras))
+        known = [index for index in self.worst_first() if index < len(cameras)]
+        others = [index for index in range(len(cameras)) if index not in self.psnrs]
+        return [*known, *others]
+
+    def jobs(self) -> Sequence[RunningJob]:
+        """Return the measurement, while it goes on."""
+        if not self.is_running:
+            return ()
+        return [RunningJob("The photographs' PSNR", self.progress, self.cancel)]
+
+    # -- measuring -----------------------------------------------------------------
+
+    def start(self, cameras: CameraSet) -> None:
+        """Measure all photographs, once more if they were measured before."""
+        self.psnrs.clear()
+        self._waiting.clear()
+        for index in range(len(cameras)):
+            if cameras.is_valid[index] and has_photo(cameras, index):
+                self._waiting.append(index)
+        self._total = len(self._waiting)
+        self._measured_loads = self._view.data.loads
+        self._photos = _photos_of(cameras)
+        self._is_measuring = False
+        self._asked_at = math.inf
+        self._missing = 0
+        self._view.host.wake()
+
+    def cancel(self) -> None:
+        """Measure no more; what was measured stays."""
+        self._waiting.clear()
+        self.seeks_worst = False
+        self._close_meter()
+
+    def forget(self) -> None:
+        """Forget what was measured: other cameras are shown."""
+        self.cancel()
+        self.psnrs.clear()
+        self.is_by_psnr = False
+
+    def tick(
+        self,
+        content: CamerasContent,
+        cameras: CameraSet,
+        now: float,
+        looked_at: int | None,
+    ) -> bool:
+        """Measure the next photograph if that is due; return whether there is news.
+
+        Args:
+            looked_at: the camera whose photograph is shown: it comes first.
+        """
+        has_results = bool(self._waiting or self.psnrs)
+        if has_results and self._photos != _photos_of(cameras):
+            self.forget()
+            return True
+        if not self._waiting or not self._is_due(now):
+            return False
+        if self._is_measuring:
+            self._take_result(now)
+            return True
+        if looked_at is not None and _is_expected(content.photos, looked_at):
+            return False
+        return self._measure_next(content.photos, cameras, now)
+
+    def _measure_next(self, photos: PhotoStore, cameras: CameraSet, now: float) -> bool:
+        """Have the next photograph measured once it is here; True if it is left out."""
+        index = self._waiting[0]
+        photo = photos.photo(index)
+        camera = cameras.camera(index)
+        if photo is None or camera is None:
+            self._asked_at = min(self._asked_at, now)
+            is_late = now - self._asked_at > _PATIENCE
+            if not is_late and camera is not None and _is_expected(photos, index):
+                return False
+            self._missing += is_late
+            self._go_on()
+            return True
+        self._missing = 0
+        started_at = time.perf_counter()
+        self._open_meter().begin(camera, photo)
+        self._is_measuring = True
+        # Where the processor draws, it has as much time for all else.
+        seconds = time.perf_counter() - started_at
+        self._next_at = now + max(READ_DELAY, seconds)
+        self._view.host.wake()
+        return False
+
+    def _is_due(self, now: float) -> bool:
+        """Return whether something may be measured now."""
+        data = self._view.data
+        if now < self._next_at or self._view.is_moving:
+            return False
+        if data.summary is None or data.stale:
+            return False
+        return not data.work.governor.next_picture()
+
+    def _take_result(self, now: float) -> None:
+        """Take the PSNR that the GPU has found."""
+        self._is_measuring = False
+        psnr = self._open_meter().result()
+        if psnr is not None:
+            self.psnrs[self._waiting[0]] = psnr
+        self._next_at = now
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with the next photograph, or end."""
+        self._waiting.popleft()
+        self._asked_at = math.inf
+        if self._missing >= _MOST_MISSING:
+            self._waiting.clear()
+            self._view.host.notify("No more photographs come: the others are measured")
+        if self._waiting:
+            return
+        self._close_meter()
+        worst = self.worst_first()
+        if worst:
+            text = psnr_text(self.psnrs[worst[0]])
+            self._view.host.notify(f"The worst photograph: camera {worst[0]}, {text}")
+
+    def _open_meter(self) -> PsnrMeter:
+        if self._meter is None:
+            self._photo_texture = PhotoTexture(self._view.data.ctx)
+            self._meter = PsnrMeter(self._view, self._photo_texture)
+        return self._meter
+
+    def _close_meter(self) -> None:
+        """Release what is only needed to measure."""
+        self._is_measuring = False
+        if self._meter is not None:
+            self._meter.close()
+        if self._photo_texture is not None:
+            self._photo_texture.close()
+        self._meter = None
+        self._photo_texture = None
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+        self.cancel()
+
+
+def has_photo(cameras: CameraSet, index: int) -> bool:
+    """Return whether a camera may have a photograph."""
+    return bool(cameras.photos or cameras.path(index))
+
+
+def _is_expected(photos: PhotoStore, index: int) -> bool:
+    """Return whether a photograph is not here, and may come."""
+    return photos.photo(index) is None and not photos.problem(index)
+
+
+def _photos_of(cameras: CameraSet) -> tuple[int, int, tuple[str, ...]]:
+    return len(cameras), cameras.photos, cameras.paths
