@@ -32,6 +32,7 @@ NAMES = (
     "web",
     "web_latency",
     "web_page",
+    "slow_scene",
     "frames",
     "camera",
     "memory",

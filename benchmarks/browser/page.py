@@ -13,6 +13,8 @@ JSON: {"port", "token", "size"}; the size is that of the picture without the pan
 | latency | of that drag: ms from each move to the first decoded picture that tells of it |
 | moved | of that drag: how far the mark lies from where the move put it, in some of the pictures |
 | changed | of that drag over a scene: how many pictures tell of another move than the one before, and look otherwise |
+| use, seconds=, points= | move between these points of the interface, and return ms from each move to the interface that shows it |
+| hold, name=, down= | press a key, or let it go |
 | state | how many pictures came, the number in the last one, or -1, and the place of the mark in it |
 """
 
@@ -69,6 +71,8 @@ class ReceivingPage:
         self._received: list[ReceivedPicture] = []
         self._counted_from = time.monotonic()
         self._why_closed = ""
+        self._answers: list[tuple[float, float]] = []
+        """When an interface came, and the event that it tells of, in ms."""
         self._coming: tuple[messages.Picture, float]
         self._picture_data = b""
         self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
@@ -101,12 +105,14 @@ class ReceivingPage:
             update = msgspec.json.decode(raw, type=messages.Interface)
             if update.sizes:
                 self._socket.receive()
+            self._answers.append((time.perf_counter() * 1e3, update.at))
             self._send(messages.Ack(update.number, layer="interface"))
 
     def _take(self, raw: bytes) -> None:
         """Take a picture that has come whole."""
         now = time.monotonic()
         picture, announced_at = self._coming
+        self._answers.append((time.perf_counter() * 1e3, picture.at))
         line_ms = (now - announced_at) * 1e3
         if self._decoding:
             pictures.decode(raw)
@@ -132,6 +138,38 @@ class Page(ReceivingPage):
     def do_key(self, name: str) -> None:
         for pressed in (True, False):
             self._send(ev.Key(name, pressed, at=time.perf_counter() * 1e3))
+
+    def do_hold(self, name: str, down: bool) -> None:
+        self._send(ev.Key(name, down, at=time.perf_counter() * 1e3))
+
+    def do_use(self, seconds: float, points: list[list[float]]) -> dict[str, Any]:
+        """Move on once an answer has come, at most five times a second."""
+        latencies = []
+        missed = 0
+        end = time.monotonic() + seconds
+        for x, y in itertools.cycle(points):
+            if time.monotonic() > end:
+                return {"latencies": latencies, "missed": missed}
+            self._answers.clear()
+            moved_at = time.perf_counter() * 1e3
+            self._send(ev.PointerMove(x, y, at=moved_at))
+            answered_at = self._answer_to(moved_at)
+            if answered_at is None:
+                missed += 1
+            else:
+                latencies.append(answered_at - moved_at)
+            time.sleep(0.1 + 0.1 * (len(latencies) % 7) / 7)
+        raise AssertionError
+
+    def _answer_to(self, moved_at: float) -> float | None:
+        """Return when an interface told of a move; None: it showed nothing new."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            for answered_at, event_at in list(self._answers):
+                if event_at >= moved_at:
+                    return answered_at
+            time.sleep(0.001)
+        return None
 
     def do_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {

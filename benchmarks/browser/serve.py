@@ -3,7 +3,7 @@
 `python -m benchmarks.browser.serve OPTION ...`
 
 Commands: threads: {NAME: ID} of Python's threads, and the URL once it listens is in
-what the command prints.
+what the command prints. `--at-once`: no picture is drawn in steps.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from typing import Any
 
 from benchmarks import harness
 from splatview_viewer.app.commands import parse
+from splatview_viewer.render.gl import renderer
+
+AT_ONCE = "--at-once"
+"""Option of this program alone: no picture is drawn in steps."""
 
 
 class Threads:
@@ -32,7 +36,11 @@ def _obey() -> None:
 
 def main() -> None:
     threading.Thread(target=_obey, name="benchmark", daemon=True).start()
-    parse(["serve", *sys.argv[1:]]).execute()
+    options = sys.argv[1:]
+    if AT_ONCE in options:
+        options.remove(AT_ONCE)
+        renderer.STEPPED_FROM = sys.maxsize
+    parse(["serve", *options]).execute()
 
 
 if __name__ == "__main__":

@@ -60,6 +60,8 @@ _IDLE_PERIOD_S = 1 / 15
 """Seconds between turns while nothing happens."""
 _ACTIVE_FOR_S = 1.0
 """Seconds after the last event or version for which the loop turns often."""
+_STEPS_S = 0.015
+"""Seconds of a turn for pictures that are drawn in steps: input waits no longer."""
 _OUT_PERIOD_S = 1.0
 """Seconds between two pictures for --out."""
 _MAX_AWAY = 16
@@ -117,7 +119,7 @@ class App:
         self.screen = screen
         self.options = options or AppOptions()
         self.governor = Governor(self.options.gpu_budget)
-        self.work = GpuWork(screen.ctx, self.governor)
+        self.work = GpuWork(screen.ctx, self.governor, screen.wake)
         self.health = Health(screen.ctx)
         self.users: list[User] = []
         """The connected users. The first is the screen's own, if that is visible."""
@@ -238,6 +240,8 @@ class App:
         if self.catalogue.slots and now < self._active_until:
             period = _NEWS_PERIOD_S if is_napping else _ACTIVE_PERIOD_S
         times = [now + period]
+        if self.work.steps.can_go_on:
+            times.append(now)
         for user in self.users:
             if user.waiting:
                 times.append(max(user.next_drawing(now), now))
@@ -264,6 +268,8 @@ class App:
             with self._guard("a user's turn"):
                 user.tick(now)
         self._draw_due(now)
+        with self._guard("drawing in steps"):
+            self.work.steps.advance(_STEPS_S)
         if self._is_out_late and now - self._last_out >= _OUT_PERIOD_S:
             with self._guard("drawing for --out"):
                 self.write_out(now)

@@ -191,6 +191,8 @@ class PairView(View[PairSource, PairState]):
             name=previous.name,
             identity=previous.identity,
             resend=previous.resend,
+            # Both pictures are of one camera.
+            in_steps=False,
         )
         if view.empty:
             return None

@@ -159,6 +159,9 @@ class Host:
     exact: Literal["", "picture", "scene"] = ""
     """The picture, or the scene alone, is drawn to be kept, and nothing may stand in
     for it; "": it is drawn for the screen."""
+    in_steps: bool = False
+    """Pictures that take long may be drawn in steps, in the turns that follow, while the
+    last one is shown."""
     hand_over: Callable[[Path], None] = _ignore
     """Give the user a file that was written: a browser downloads it. Elsewhere it has
     no effect: `notify` the user where the file is."""

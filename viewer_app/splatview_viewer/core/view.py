@@ -184,6 +184,9 @@ class Wants:
     """It draws with CUDA, on the GPU that holds its data."""
     moving: bool = False
     """The user moves the camera just now."""
+    pending: bool = False
+    """Its next picture is drawn in steps: until that is done it has nothing new to show.
+    """
 
 
 class ViewPlace(Protocol):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc.gl.glapi import GL
 from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.gpu.steps import StepQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import moderngl
 
@@ -50,8 +51,22 @@ class GpuWork:
     Belongs to the thread that holds the context.
     """
 
-    def __init__(self, ctx: moderngl.Context, governor: Governor | None = None) -> None:
+    def __init__(
+        self,
+        ctx: moderngl.Context,
+        governor: Governor | None = None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start without works.
+
+        Args:
+            ctx: the context.
+            governor: None: nothing is limited.
+            wake: has the loop turn, from any thread.
+        """
         self.governor = governor or Governor(1.0)
+        self.steps = StepQueue(ctx, wake)
+        """What is drawn in steps, some in each turn of the loop."""
         self.ms: dict[object, float] = {}
         """The last known milliseconds by the work's name."""
         self.software = is_software(ctx)
@@ -131,6 +146,7 @@ class GpuWork:
         if self._closed:
             return
         self._closed = True
+        self.steps.close()
         self.finished = self.submitted
         if self._gl is not None:
             queries = []

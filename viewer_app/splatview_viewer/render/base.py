@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.gpu.steps import Steps
     from splatview_viewer.render.gsplat.moving import MovablePicture
     from splatview_viewer.scene.scene import GaussianScene
 
@@ -389,6 +390,8 @@ class Renderer:
     reading = False
     """True while a GPU may still read the arrays of the last `load`, or is going to.
     Never waits."""
+    draws_in_steps = False
+    """True if a picture of the loaded scene takes long, and `steps` can draw it."""
     _closed = False
 
     def load(
@@ -415,12 +418,28 @@ class Renderer:
         """
         raise NotImplementedError
 
+    def load_kept(
+        self, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> None:
+        """Take over a scene as `load` does, whose arrays stay as they are afterwards.
+
+        They may be read with the next picture.
+        """
+        self.load(scene, ready)
+
     def render(self, camera: Camera, options: RenderOptions) -> RenderedPicture:
         """Draw the loaded scene.
 
         Raises:
             RendererError: a picture of this size cannot be drawn, or the renderer is
                 closed.
+        """
+        raise NotImplementedError
+
+    def steps(self, camera: Camera, options: RenderOptions) -> Steps[RenderedPicture]:
+        """Return the steps that do what `render` does, where it `draws_in_steps`.
+
+        Until they have ended or were closed nothing else may be drawn or loaded.
         """
         raise NotImplementedError
 

@@ -136,6 +136,7 @@ class User:
             keep_picture=lambda: self.do(self.layout.active.keep_picture),
             offer_undo=self.offer_undo,
             open_pair=lambda first, second: self.do(self.open_pair, first, second),
+            in_steps=True,
         )
         self.state.light = self.host.memo.get("light") is True
         self.history = History(self)
@@ -278,7 +279,9 @@ class User:
     def _pictures_wait(self) -> bool:
         """True while there are pictures to draw that are a layer of their own."""
         layer = self.screen.interface
-        return layer is not None and self.pictures_dirty > 0 and layer.takes_pictures
+        if layer is None or not self.pictures_dirty or not layer.takes_pictures:
+            return False
+        return not all(viewport.is_pending for viewport in self.layout.seen)
 
     def may_draw(self, now: float) -> float:
         """Return the time of the next pictures at the earliest."""
@@ -736,8 +739,11 @@ class User:
         if layer is None:
             self.screen.present(self._caption())
         elif self._drew_pictures:
-            layer.present_pictures(self._panes(), answers=self._pictures_answer)
-            self._pictures_answer = False
+            is_pending = any(viewport.is_pending for viewport in self.layout.seen)
+            answers = self._pictures_answer and not is_pending
+            layer.present_pictures(self._panes(), answers=answers)
+            if answers:
+                self._pictures_answer = False
         else:
             return
         self.pace.present()

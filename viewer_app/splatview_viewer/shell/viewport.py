@@ -148,6 +148,11 @@ class Viewport:
 
     # -- time, events, pictures --------------------------------------------------------
 
+    @property
+    def is_pending(self) -> bool:
+        """True while its picture is drawn in steps, and it has nothing new to show."""
+        return self._ask(lambda view: view.wants.pending, False)
+
     def tick(self, now: float) -> None:
         if self._ask(lambda view: view.tick(now), False):
             self.user.mark()

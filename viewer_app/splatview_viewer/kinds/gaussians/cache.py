@@ -20,6 +20,7 @@ from splatview_viewer.kinds.gaussians.picture import (
     PictureKey,
     ViewportPicture,
 )
+from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_same_pose
 from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
 from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.choose import (
@@ -119,6 +120,8 @@ class SceneCache:
         self.composer = Composer(ctx, work)
         self.moved = MovedPictures(self)
         """Moves the pictures while the camera moves."""
+        self.stepped = SteppedPictures(self)
+        """Draws pictures that take long."""
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
@@ -160,7 +163,7 @@ class SceneCache:
                 self.hints.hint = detect_form(new.scene, new.ready)
         with self.stopwatch("load"):
             try:
-                self.renderer.load(new.scene, new.ready)
+                self.renderer.load_kept(new.scene, new.ready)
             except RendererError as error:
                 self._draw_with(fallback_renderer(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
@@ -215,8 +218,9 @@ class SceneCache:
 
     @property
     def busy(self) -> bool:
-        """True while the last value is still being read: no other can be taken."""
-        return self._frame is not None and not self.renderer.pending
+        """True while the last value is being read or drawn: no other can be taken."""
+        is_reading = self._frame is not None and not self.renderer.pending
+        return is_reading or self.stepped.is_drawing
 
     @property
     def reads_scene(self) -> bool:
@@ -269,10 +273,12 @@ class SceneCache:
         options: RenderOptions,
         moving: bool,
         smooth: bool,
+        in_steps: bool = False,
     ) -> None:
         """Have a viewport's picture be what `camera` sees.
 
-        The picture stays as it is, is moved to the camera, or is rendered again.
+        The picture stays as it is, is moved to the camera, or is rendered again, or
+        begun with.
 
         Args:
             picture: the viewport's picture.
@@ -280,7 +286,12 @@ class SceneCache:
             options: the renderer's options.
             moving: a picture of lower resolution will do.
             smooth: the picture before, moved to the camera, will do.
+            in_steps: the picture before will do until a new one, which takes long, is
+                done.
         """
+        in_steps = in_steps and self.renderer.draws_in_steps
+        if in_steps and self.stepped.awaits(picture, camera, options):
+            return
         size = (camera.width, camera.height)
         key = PictureKey(camera.key, options, self.loads)
         picture.motion.towards = None
@@ -293,14 +304,23 @@ class SceneCache:
             self.moved.land(wait=True)
         if self.is_being_replaced:
             return
-        if moving:
+        is_elsewhere = picture.camera is not None and not is_same_pose(
+            picture.camera, camera
+        )
+        # One that takes long is coarse first, so that it is soon where the camera is.
+        is_passing = moving or (in_steps and is_elsewhere)
+        if is_passing:
             picture.scale = self.work.governor.scale("scene", size)
         else:
             picture.scale = 1.0
         if picture.scale < 1.0:
             camera = camera.resized(*scaled_size(size, picture.scale))
             key = key._replace(camera_key=camera.key)
-        if picture.source is None or key != picture.key:
+        if picture.source is not None and key == picture.key:
+            self.stepped.give_up(picture)
+        elif in_steps and self._find_twin(key) is None:
+            self.stepped.start(picture, camera, key, size, is_passing=is_passing)
+        else:
             self._render_into(picture, camera, key)
 
     def _render_into(
@@ -310,8 +330,7 @@ class SceneCache:
 
         It stays as it is if the scene was overwritten.
         """
-        has_other_pictures = len(self.pictures) > 1
-        if has_other_pictures:
+        if len(self.pictures) > 1:
             twin = self._find_twin(key)
             if twin is not None:
                 picture.become(
@@ -321,6 +340,17 @@ class SceneCache:
         options = key.options
         with self.stopwatch("render"):
             rendered = self.render(picture, camera, options)
+        self.take_rendered(picture, camera, key, rendered)
+
+    def take_rendered(
+        self,
+        picture: ViewportPicture,
+        camera: Camera,
+        key: PictureKey,
+        rendered: RenderedPicture,
+    ) -> None:
+        """Have a picture become what was rendered, unless the scene was overwritten."""
+        options = key.options
         paint = PAINTS[options.paint]
         is_mapped = options.depth or paint.is_mapped
         with self.stopwatch("wait"):
@@ -340,7 +370,8 @@ class SceneCache:
             picture.become(
                 source, camera, key, is_borrowed=True, movable=rendered.movable
             )
-        if not has_other_pictures:
+        # What is drawn in steps needs a place for the picture before once more.
+        if len(self.pictures) == 1 and not self.renderer.draws_in_steps:
             picture.drop_copy()
 
     def _find_twin(self, key: PictureKey) -> ViewportPicture | None:
@@ -364,6 +395,7 @@ class SceneCache:
         """
         if self.moved.queued is not None:
             self.moved.land(wait=True)
+        self.stepped.land(wait=True)
         renderer = self.renderer
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
@@ -440,6 +472,7 @@ class SceneCache:
         self.work.collect()
         if self.moved.queued is not None:
             self.moved.land()
+        self.stepped.land()
         renderer = upgraded_renderer(self.renderer, self.ctx)
         if renderer is not None:
             self._draw_with(renderer)
@@ -453,6 +486,7 @@ class SceneCache:
 
         The renderer before has taken its pictures along.
         """
+        self.stepped.give_up()
         self.renderer = renderer
         self.moved.queued = None
         for picture in self.pictures:
@@ -474,6 +508,7 @@ class SceneCache:
         # A GPU that has failed brings nothing: the next picture tells.
         with suppress(RendererError, SharingError):
             self.moved.land(wait=True)
+        self.stepped.give_up(*pictures)
         for picture in pictures:
             picture.drop()
         if any(picture.source is not None for picture in self.pictures):
@@ -486,6 +521,7 @@ class SceneCache:
         if picture not in self.pictures:
             return
         self.pictures.remove(picture)
+        self.stepped.give_up(picture)
         if self.moved.queued is not None and self.moved.queued.picture is picture:
             # A GPU that has failed brings nothing, and nothing is to be shown.
             with suppress(RendererError, SharingError):

@@ -202,6 +202,7 @@ class GaussianView(View[SceneCache, GaussianState]):
                 self.options,
                 moving=self.is_moving and not is_exact,
                 smooth=can_move and not is_exact,
+                in_steps=self._may_step,
             )
         self._drawn_loads = data.loads
         source = self.picture.source
@@ -209,6 +210,25 @@ class GaussianView(View[SceneCache, GaussianState]):
             source = data.moved.source(self.picture, orbit.distance)
         self._lay(source, framebuffer, rect)
         self.tools.draw(framebuffer, rect)
+
+    @property
+    def _may_step(self) -> bool:
+        """True if the last picture will do until the next one, which takes long, is done.
+
+        Beside a photograph there is none of another camera.
+        """
+        if self.host.exact or not self.host.in_steps:
+            return False
+        return self.tools.of(Frustums).through.index is None
+
+    @property
+    def _is_pending(self) -> bool:
+        """True while there is nothing new to show until a picture is done."""
+        stepped = self.data.stepped
+        if not stepped.is_drawing or not self._may_step:
+            return False
+        camera = self.rig.camera_of_scene(self.rig.rect)
+        return stepped.awaits(self.picture, camera, self.options)
 
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the picture that was drawn last once more, into another framebuffer."""
@@ -276,7 +296,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._drawn_loads = data.loads
         needs_redraw |= self.tools.tick(now)
         needs_redraw |= data.moved.moves_on(self.picture, self.is_moving)
-        is_coarse = self.picture.scale < 1.0
+        is_coarse = self.picture.scale < 1.0 and not self._is_pending
         return needs_redraw or (is_coarse and not self.is_moving)
 
     def work(self) -> bool:
@@ -367,6 +387,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             busy=data.busy,
             cuda=data.renderer.reads_gpu,
             moving=self.is_moving,
+            pending=self._is_pending,
         )
 
     def covered(self, rect: Rect) -> Sequence[Rect]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import moderngl
 import numpy as np
@@ -18,11 +18,13 @@ from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.sources import TextureSource
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError, telling
+from splatview_viewer.gpu.steps import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.render.base import PaintFacts
+    from splatview_viewer.gpu.steps import Steps
+    from splatview_viewer.render.base import PaintFacts, RenderOptions
 
     Size = tuple[int, int]
     """Width and height in pixels."""
@@ -231,6 +233,28 @@ class RenderTarget:
             self.release = resources.pop_all().close
 
 
+class Channels(NamedTuple):
+    """A composited picture."""
+
+    color: moderngl.Texture
+    """RGBA, premultiplied, row 0 at the top."""
+    depth: moderngl.Texture | None
+    """Accumulated depth in the first channel; None: not asked for."""
+
+
+class Parts(NamedTuple):
+    """Sizes of the parts of a picture that a software rasteriser draws in a moment."""
+
+    gaussians: int = 1 << 16
+    """That are projected at once."""
+    entries: int = 1 << 17
+    """Of tiles' lists that pixels walk along at once."""
+    pixels: int = 1 << 18
+    """That are brought together at once."""
+    texels: int = 1 << 20
+    """Of textures that are written at once."""
+
+
 class Compositor:
     """Base of the compositors: holds the textures of the projected Gaussians."""
 
@@ -241,6 +265,20 @@ class Compositor:
     thinned = ""
     """The reason why the last picture shows fewer Gaussians than there are, or "" (see
     `Renderer.thinned`)."""
+
+    def begin(self, size: Size, options: RenderOptions) -> None:
+        """Make room for a picture of `size` pixels, before its projection."""
+        raise NotImplementedError
+
+    def steps(self, visible: int, near: float, parts: Parts | None) -> Steps[Channels]:
+        """Return the steps that composite the first `visible` projections.
+
+        Args:
+            visible: Gaussians that are drawn.
+            near: the camera's.
+            parts: sizes of what is drawn in one step; None: as much as there is.
+        """
+        raise NotImplementedError
 
     def reserve(
         self, columns: int, rows: int, paint: PaintFacts
@@ -296,15 +334,35 @@ class ArrayTextures:
             capacity: the minimum of texels that the texture has room for; it has room
                 for N anyway.
         """
+        run_at_once(self.write_steps(name, array, width, None, capacity))
+
+    def write_steps(
+        self,
+        name: str,
+        array: np.ndarray,
+        width: int,
+        parts: Parts | None,
+        capacity: int = 1,
+    ) -> Steps[None]:
+        """Return the steps that write an array into a texture, as `write`.
+
+        parts: sizes of what is written in one step; None: all.
+        """
         count, components = array.shape
         height = max(ceil_div(max(count, capacity), width), 1)
         dtype = "i4" if array.dtype == np.int32 else "f4"
         texture = self._reserve(name, (width, height), components, dtype)
         array = np.ascontiguousarray(array)
         rows, columns = divmod(count, width)
-        if rows:
-            full_rows = array[: rows * width]
-            texture.write(full_rows, viewport=(0, 0, width, rows), alignment=4)
+        part_rows = max(rows, 1)
+        if parts is not None:
+            part_rows = max(parts.texels // width, 1)
+        for first in range(0, rows, part_rows):
+            end = min(first + part_rows, rows)
+            full_rows = array[first * width : end * width]
+            viewport = (0, first, width, end - first)
+            texture.write(full_rows, viewport=viewport, alignment=4)
+            yield None
         if columns:
             last_row = array[rows * width :]
             texture.write(last_row, viewport=(0, rows, columns, 1), alignment=4)

@@ -19,13 +19,15 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gl.passes import (
     BlendTarget,
+    Channels,
     Compositor,
     Pass,
     PassVariants,
 )
 
 if TYPE_CHECKING:
-    from splatview_viewer.render.gl.passes import Size
+    from splatview_viewer.gpu.steps import Steps
+    from splatview_viewer.render.gl.passes import Parts, Size
 
 MAX_BATCHES = 8
 SMALL = 40.0
@@ -64,11 +66,7 @@ class QuadCompositor(Compositor):
         self._target: BlendTarget | None = None
         self._options = RenderOptions()
 
-    def begin(self, size: Size, options: RenderOptions) -> moderngl.Framebuffer:
-        """Make room for a picture of `size` pixels, before its projection.
-
-        Returns the framebuffer to bind.
-        """
+    def begin(self, size: Size, options: RenderOptions) -> None:
         self._options = options
         target = self._target
         if target is not None:
@@ -77,31 +75,30 @@ class QuadCompositor(Compositor):
                 self.free_pictures()
         if self._target is None:
             self._target = BlendTarget(self._ctx, size, options.depth)
-        return self._target.framebuffer
 
-    def draw(
-        self, visible: int, near: float
-    ) -> tuple[moderngl.Texture, moderngl.Texture | None]:
-        """Composite the first `visible` projections.
+    def steps(self, visible: int, near: float, parts: Parts | None) -> Steps[Channels]:
+        """Return the one step that composites the first `visible` projections.
 
-        Returns colour (RGBA, premultiplied, row 0 at the top) and, if asked for,
-        accumulated depth in the first channel.
-
-        Args:
-            near: the camera's.
+        A graphics card draws beside the program, so that parts would gain nothing.
         """
         target = self._target
         assert target is not None
-        target.clear()
-        if visible:
-            paint = PAINTS[self._options.paint]
-            if paint.composition == "nearest":
-                self._draw_nearest(target, visible, near)
-            elif paint.is_counted:
-                self._count(target, visible, *paint.compositing_defines)
-            else:
-                self._blend(target, visible, *paint.compositing_defines)
-        return target.color, target.depth
+        with self._ctx.scope(target.framebuffer, moderngl.NOTHING):
+            target.clear()
+            if visible:
+                self._draw(target, visible, near)
+        yield None
+        return Channels(target.color, target.depth)
+
+    def _draw(self, target: BlendTarget, visible: int, near: float) -> None:
+        """Composite the first `visible` projections."""
+        paint = PAINTS[self._options.paint]
+        if paint.composition == "nearest":
+            self._draw_nearest(target, visible, near)
+        elif paint.is_counted:
+            self._count(target, visible, *paint.compositing_defines)
+        else:
+            self._blend(target, visible, *paint.compositing_defines)
 
     def free_pictures(self) -> None:
         """Release the memory that a picture's size takes."""

@@ -10,6 +10,7 @@ walk along the list of its tile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import moderngl
@@ -18,6 +19,7 @@ import numpy as np
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError, error_text
 from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.gpu.steps import run_at_once
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.activation import activate, center_and_size
 from splatview_viewer.render.base import (
@@ -26,6 +28,7 @@ from splatview_viewer.render.base import (
     EPS_2D,
     MARK_COLOR,
     PAINTS,
+    LeftOut,
     Pixels,
     RenderedPicture,
     Renderer,
@@ -33,6 +36,7 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gl.passes import (
     ArrayTextures,
+    Parts,
     read_texels,
     stable_order,
     texture_source,
@@ -47,12 +51,16 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.sources import TextureSource
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.gpu.steps import Steps
     from splatview_viewer.scene import Selection
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
 SAMPLE = 10_000
 """Gaussians that are looked at for the middle of a scene, or a few more."""
+STEPPED_FROM = 60_000
+"""Gaussians from which on a software rasteriser draws a picture in steps, where that may
+be. Fewer are drawn in a moment while the camera moves, in lower resolution."""
 MARKED_FROM = 1 << 30
 """Added to the index of a Gaussian that is marked; shaders/project.frag knows it too."""
 _PACKED = 16
@@ -100,6 +108,59 @@ class _SelectionFlags(NamedTuple):
     flags: np.ndarray
 
 
+class _PackedScene(NamedTuple):
+    """A scene as it is uploaded."""
+
+    gaussians: np.ndarray
+    """(4 N, 4): what the projection needs of a Gaussian, in one line of a processor's
+    cache."""
+    coefficients: np.ndarray
+    """(N K, 3): beyond the first."""
+    means: np.ndarray
+    """(N, 3) float32, relative to `origin`."""
+    origin: np.ndarray
+    means_dtype: np.dtype
+    sh_degree: int
+    left_out: LeftOut
+    flags: _SelectionFlags | None
+
+
+def _pack(scene: GaussianScene, selection: Selection | None) -> _PackedScene:
+    """Activate a scene on the CPU, and select of it."""
+    active, left_out = activate(scene)
+    centers, quats, scales, opacities, sh0, shN = (
+        getattr(active, name).numpy() for name in FIELDS
+    )
+    # Relative to the middle, taken in float64: a scene far from the origin keeps its
+    # detail. Not the mean: one Gaussian that has flown off to 10^20 would take the
+    # detail of all others with it.
+    step = max(len(active) // SAMPLE, 1)
+    origin, _ = center_and_size(centers[::step])
+    # Gaussians at an infinite distance lie beyond `far`.
+    with np.errstate(over="ignore"):
+        means = (centers - origin).astype(np.float32)
+    packed = np.zeros((len(active), _PACKED), np.float32)
+    packed[:, 0:3] = means
+    packed[:, 3] = opacities
+    packed[:, 4:8] = quats
+    packed[:, 8:11] = scales
+    packed[:, 12:15] = sh0
+    selected = None
+    if selection is not None:
+        # Selected here, where the arrays are at hand.
+        selected = _SelectionFlags(selection, flags(active, selection).numpy())
+    return _PackedScene(
+        gaussians=packed.reshape(-1, 4),
+        coefficients=shN.reshape(-1, 3),
+        means=means,
+        origin=origin,
+        means_dtype=centers.dtype,
+        sh_degree=active.sh_degree,
+        left_out=left_out,
+        flags=selected,
+    )
+
+
 class GlRenderer(Renderer):
     """Draws Gaussians with OpenGL 3.3 in a context that the caller owns and keeps current.
 
@@ -132,7 +193,8 @@ class GlRenderer(Renderer):
         )
         self._columns = min(COLUMNS, self._limit)
         self._compositor: TileCompositor | QuadCompositor
-        if is_software(ctx):
+        self._is_software = is_software(ctx)
+        if self._is_software:
             self._compositor = TileCompositor(ctx)
         else:
             self._compositor = QuadCompositor(ctx)
@@ -144,6 +206,8 @@ class GlRenderer(Renderer):
         """dtype of the scene's own centres."""
         self._scene: GaussianScene | None = None
         """Result of `scene`."""
+        self._unread: GaussianScene | None = None
+        """The last scene, on the CPU, as long as it is not uploaded."""
         self._flags: _SelectionFlags | None = None
         self._sh_degree = 0
         self._layout = _Layout()
@@ -156,43 +220,46 @@ class GlRenderer(Renderer):
         Raises:
             RendererError: it exceeds the texture size limit.
         """
+        self._take(scene.to_host(ready))
+        run_at_once(self._read(None))
+
+    def load_kept(
+        self, scene: GaussianScene, ready: Callable[[int], None] | None = None
+    ) -> None:
+        self._take(scene.to_host(ready))
+        if not self.draws_in_steps:
+            run_at_once(self._read(None))
+
+    def _take(self, scene: GaussianScene) -> None:
+        """Take over a scene that is read next."""
         self._check_open()
-        active, left_out = activate(scene.to_host(ready))
-        centers, quats, scales, opacities, sh0, shN = (
-            getattr(active, name).numpy() for name in FIELDS
-        )
-        # Relative to the middle, taken in float64: a scene far from the origin keeps its
-        # detail. Not the mean: one Gaussian that has flown off to 10^20 would take the
-        # detail of all others with it.
-        step = max(len(active) // SAMPLE, 1)
-        origin, _ = center_and_size(centers[::step])
-        # Gaussians at an infinite distance lie beyond `far`.
-        with np.errstate(over="ignore"):
-            means = (centers - origin).astype(np.float32)
+        self._plan(len(scene), scene.shN.shape[1])
+        self._unread = scene
+        self._scene = None
+
+    def _read(self, parts: Parts | None) -> Steps[None]:
+        """Return the steps that activate and upload the scene that is not read yet."""
+        scene = self._unread
+        if scene is None:
+            return
+        selection = None if self._flags is None else self._flags.selection
+        layout = self._plan(len(scene), scene.shN.shape[1])
+        packed = yield partial(_pack, scene, selection)
         # The scene is empty should there be no memory.
         self._means = np.empty((0, 3), np.float32)
-        layout = self._plan(len(active), shN.shape[1])
-        # What the projection needs of one Gaussian fills one line of a processor's cache.
-        packed = np.zeros((len(active), _PACKED), np.float32)
-        packed[:, 0:3] = means
-        packed[:, 3] = opacities
-        packed[:, 4:8] = quats
-        packed[:, 8:11] = scales
-        packed[:, 12:15] = sh0
         packed_width = layout.packed_columns * _PACKED // 4
         rest_width = layout.sh_columns * max(layout.sh_stored, 1)
-        self._fields.write("gaussians", packed.reshape(-1, 4), packed_width)
-        self._fields.write("shN", shN.reshape(-1, 3), rest_width)
+        write = self._fields.write_steps
+        yield from write("gaussians", packed.gaussians, packed_width, parts)
+        yield from write("shN", packed.coefficients, rest_width, parts)
         self._layout = layout
-        self._sh_degree = active.sh_degree
-        self._means = means
-        self._origin = origin
-        self.left_out = left_out
-        self._means_dtype = centers.dtype
-        self._scene = None
-        if self._flags is not None:
-            # Selected here, where the arrays are at hand.
-            self._select(active, self._flags.selection)
+        self._sh_degree = packed.sh_degree
+        self._means = packed.means
+        self._origin = packed.origin
+        self.left_out = packed.left_out
+        self._means_dtype = packed.means_dtype
+        self._flags = packed.flags
+        self._unread = None
 
     def _plan(self, count: int, sh_stored: int) -> _Layout:
         """Lay a scene out in textures. Raises RendererError if it does not fit."""
@@ -213,9 +280,12 @@ class GlRenderer(Renderer):
         """Read the scene back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            if len(self._means) == 0:
+            if self._unread is not None:
+                self._scene, _ = activate(self._unread)
+            elif len(self._means) == 0:
                 return empty_scene()
-            self._scene = self._read_back()
+            else:
+                self._scene = self._read_back()
         return self._scene
 
     def _read_back(self) -> GaussianScene:
@@ -236,19 +306,40 @@ class GlRenderer(Renderer):
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
         self._check(camera, self._limit)
+        return run_at_once(self._draw(camera, options, None))
+
+    @property
+    def draws_in_steps(self) -> bool:  # type: ignore[override]
+        count = len(self._means)
+        if self._unread is not None:
+            count = len(self._unread)
+        return self._is_software and count >= STEPPED_FROM
+
+    def steps(self, camera: Camera, options: RenderOptions) -> Steps[GlPicture]:
+        self._check(camera, self._limit)
+        return self._draw(camera, options, Parts())
+
+    def _draw(
+        self, camera: Camera, options: RenderOptions, parts: Parts | None
+    ) -> Steps[GlPicture]:
+        """Return the steps of a picture, of these parts or of one."""
         compositor = self._compositor
         try:
-            framebuffer = compositor.begin((camera.width, camera.height), options)
-            with self.ctx.scope(framebuffer, moderngl.NOTHING):
-                visible = 0
-                if len(self._means):
-                    visible = self._sort(camera, options)
-                    self._project(camera, options, visible)
-                color, depth = compositor.draw(visible, camera.near)
+            yield from self._read(parts)
+            compositor.begin((camera.width, camera.height), options)
+            visible = 0
+            if len(self._means):
+                selected = self._selected(options.selection)
+                entries = yield partial(self._sort, self._means, camera, selected)
+                visible = len(entries)
+                count = len(self._means)
+                self._fields.write("order", entries[:, None], self._columns, count)
+                yield from self._project(camera, options, visible, parts)
+            channels = yield from compositor.steps(visible, camera.near, parts)
         except moderngl.Error as e:
             raise RendererError(f"gl: {error_text(e)}") from e
         self.thinned = compositor.thinned
-        return GlPicture(color, depth)
+        return GlPicture(channels.color, channels.depth)
 
     def free_pictures(self) -> None:
         if not self._closed:
@@ -263,6 +354,7 @@ class GlRenderer(Renderer):
         self._compositor.release()
         self._means = np.empty((0, 3), np.float32)
         self._scene = None
+        self._unread = None
         self._flags = None
 
     def _select(self, scene: GaussianScene, selection: Selection) -> np.ndarray:
@@ -279,18 +371,20 @@ class GlRenderer(Renderer):
             return self._flags.flags
         return self._select(self.scene(), selection)
 
-    def _sort(self, camera: Camera, options: RenderOptions) -> int:
-        """Upload the order by camera z, nearest first.
+    def _sort(
+        self, means: np.ndarray, camera: Camera, selected: np.ndarray | None
+    ) -> np.ndarray:
+        """Return the indices of Gaussians by camera z, nearest first.
 
-        Returns how many lie between near and far and are selected.
+        Those between near and far that are selected; the marked ones plus
+        `MARKED_FROM`. Any thread may call this.
         """
         axis = camera.viewmat[2, :3]
         # Of Gaussians that are too far away to be seen, z is anything.
         with np.errstate(over="ignore", invalid="ignore"):
-            z = self._means @ axis.astype(np.float32)
+            z = means @ axis.astype(np.float32)
             z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
         is_visible = (z >= camera.near) & (z <= camera.far)
-        selected = self._selected(options.selection)
         if selected is not None:
             is_visible &= (selected & HIDDEN) == 0
         visible = np.flatnonzero(is_visible)
@@ -300,11 +394,33 @@ class GlRenderer(Renderer):
         entries = visible[order].astype(np.int32)
         if selected is not None:
             entries[(selected[entries] & MARKED) != 0] |= MARKED_FROM
-        self._fields.write("order", entries[:, None], self._columns, len(self._means))
-        return len(order)
+        return entries
 
-    def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
+    def _project(
+        self,
+        camera: Camera,
+        options: RenderOptions,
+        visible: int,
+        parts: Parts | None,
+    ) -> Steps[None]:
         """Project the first `visible` Gaussians of the order into float textures."""
+        all_rows = ceil_div(visible, self._columns)
+        rows = max(all_rows, 1)
+        if parts is not None:
+            rows = max(parts.gaussians // self._columns, 1)
+        for first in range(0, all_rows, rows):
+            area = (0, first, self._columns, min(rows, all_rows - first))
+            self._project_area(camera, options, visible, area)
+            yield None
+
+    def _project_area(
+        self,
+        camera: Camera,
+        options: RenderOptions,
+        visible: int,
+        area: tuple[int, int, int, int],
+    ) -> None:
+        """Project the Gaussians of an area of the float textures."""
         paint = PAINTS[options.paint]
         rows = max(ceil_div(len(self._means), self._columns), 1)
         projected = self._compositor.reserve(self._columns, rows, paint)
@@ -345,6 +461,6 @@ class GlRenderer(Renderer):
             body_sigmas=BODY_SIGMAS,
             point_reach=options.point_reach,
         )
-        projected.use()
-        projected.viewport = 0, 0, self._columns, ceil_div(visible, self._columns)
-        projection.draw_fullscreen()
+        with self.ctx.scope(projected, moderngl.NOTHING):
+            projected.viewport = area
+            projection.draw_fullscreen()

@@ -60,6 +60,9 @@ class Chunks:
         yet."""
 
     def __iter__(self) -> Iterator[TileLists]:
+        return self
+
+    def __next__(self) -> TileLists:
         while self.remaining:
             count = self.remaining
             _, _, widths, heights = self._pending
@@ -67,7 +70,7 @@ class Chunks:
             budget = min(BUDGET, self._budget)
             if entries[-1] > 0 and budget <= 0:
                 self.is_cut = True
-                return
+                break
             if entries[-1] > budget:
                 # One Gaussian at least: it has no more entries than the picture has tiles.
                 fitting = int(np.searchsorted(entries, budget, side="right"))
@@ -76,7 +79,8 @@ class Chunks:
             self._pending = self._pending[:, count:]
             self._budget -= int(entries[count - 1])
             if entries[count - 1]:
-                yield self._make_lists(*chunk)
+                return self._make_lists(*chunk)
+        raise StopIteration
 
     @property
     def remaining(self) -> int:

@@ -8,8 +8,10 @@ take its transmittance to 1e-4 or below among them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import moderngl
 import numpy as np
 
 from splatview_viewer.core.arithmetic import ceil_div
@@ -25,6 +27,7 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gl.passes import (
     ArrayTextures,
+    Channels,
     Compositor,
     Pass,
     PassVariants,
@@ -33,10 +36,13 @@ from splatview_viewer.render.gl.passes import (
 from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
 
 if TYPE_CHECKING:
-    import moderngl
+    from collections.abc import Iterator
 
-    from splatview_viewer.render.gl.passes import Formats, Size
+    from splatview_viewer.gpu.steps import Steps
+    from splatview_viewer.render.gl.passes import Formats, Parts, Size
 
+    Area = tuple[int, int, int, int]
+    """x, y, width and height in pixels of a target."""
     Channel = Literal["color", "depth"]
 
 LIST_BITS = 12
@@ -45,6 +51,11 @@ LIST_BITS = 12
 FRAGMENT_PIXELS = 8
 """Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4
 high."""
+TILE_COST = 32
+"""Entries of its list that cost as much as walking through a tile without any."""
+_OUTPUTS_X = TILE // 2
+_OUTPUTS_Y = 8 * (TILE // 4)
+"""Outputs of a walk across and down that eight tiles have, one above the other."""
 _PARTS_UNIT = 6
 """First texture unit of the parts that a walk goes on from."""
 _PART_FORMATS: Formats = {f"part{i}": (4, "f4") for i in range(FRAGMENT_PIXELS)}
@@ -83,12 +94,43 @@ class _Targets:
         Tiles lie eight in a column, as many columns as can be, and then from the left
         again (walk.frag).
         """
+        return self._find((channel, slot), self._walked_size, **_PART_FORMATS)
+
+    @property
+    def _walked_size(self) -> Size:
+        """Width and height of the outputs of a walk."""
         across, down = self.grid
         columns = ceil_div(across * down, 8)
         max_columns = 1 << self.slot_bits
-        width = min(columns, max_columns) * (TILE // 2)
-        height = ceil_div(columns, max_columns) * 8 * (TILE // 4)
-        return self._find((channel, slot), (width, height), **_PART_FORMATS)
+        width = min(columns, max_columns) * _OUTPUTS_X
+        return width, ceil_div(columns, max_columns) * _OUTPUTS_Y
+
+    def walked_area(self) -> Area:
+        """Return all of the outputs of a walk."""
+        return (0, 0, *self._walked_size)
+
+    def walked_areas(self, ranges: np.ndarray, entries: int) -> Iterator[Area]:
+        """Return parts of the outputs of a walk that take about as long each.
+
+        Args:
+            ranges: as of `TileLists`.
+            entries: of the lists of all tiles in a part, of which each tile counts
+                some for itself.
+        """
+        across, down = self.grid
+        # Where the tiles of each column of the outputs end, in entries of all lists.
+        last = np.minimum(np.arange(8, across * down + 8, 8), across * down) - 1
+        costs = ranges[last, 1] + TILE_COST * (last + 1)
+        max_columns = 1 << self.slot_bits
+        column = 0
+        while column < len(costs):
+            cost_before = costs[column - 1] if column else 0
+            end = int(np.searchsorted(costs, cost_before + entries, side="right"))
+            strip, first = divmod(column, max_columns)
+            end = min(max(end, column + 1), (strip + 1) * max_columns)
+            width = end - column
+            yield _OUTPUTS_X * first, _OUTPUTS_Y * strip, _OUTPUTS_X * width, _OUTPUTS_Y
+            column = end
 
     def picture(self, channel: Channel) -> RenderTarget:
         """Return the picture, or its depth."""
@@ -180,18 +222,13 @@ class TileCompositor(Compositor):
         """log2 of the projections in a row."""
         self.thinned = ""
 
-    def begin(self, size: Size, options: RenderOptions) -> moderngl.Framebuffer:
-        """Make room for a picture, as `QuadCompositor.begin`."""
+    def begin(self, size: Size, options: RenderOptions) -> None:
         self._targets.resize(size)
         self._options = options
         self._paint = PAINTS[options.paint]
         self._is_nearest = self._paint.composition == "nearest"
-        return self._targets.picture("color").framebuffer
 
-    def draw(
-        self, visible: int, near: float
-    ) -> tuple[moderngl.Texture, moderngl.Texture | None]:
-        """Composite the first `visible` projections, as `QuadCompositor.draw`."""
+    def steps(self, visible: int, near: float, parts: Parts | None) -> Steps[Channels]:
         self._near = near
         self.thinned = ""
         channels: list[Channel] = ["color"]
@@ -199,13 +236,14 @@ class TileCompositor(Compositor):
             channels.append("depth")
         slot: int | None = None
         if visible:
-            slot = self._walk_chunks(self._read_boxes(visible), channels)
+            boxes = self._read_boxes(visible)
+            slot = yield from self._walk_chunks(boxes, channels, parts)
         for channel in channels:
-            self._gather_channel(channel, slot)
+            yield from self._gather_channel(channel, slot, parts)
         depth = None
         if self._options.depth:
             depth = self._targets.picture("depth").textures["picture"]
-        return self._targets.picture("color").textures["picture"], depth
+        return Channels(self._targets.picture("color").textures["picture"], depth)
 
     def free_pictures(self) -> None:
         """Release the memory that a picture's size takes."""
@@ -244,7 +282,9 @@ class TileCompositor(Compositor):
         )
         return boxes[:visible]
 
-    def _walk_chunks(self, boxes: np.ndarray, channels: list[Channel]) -> int | None:
+    def _walk_chunks(
+        self, boxes: np.ndarray, channels: list[Channel], parts: Parts | None
+    ) -> Steps[int | None]:
         """Walk along the lists of all chunks.
 
         Returns the slot of two whose parts hold the result; None if nothing is drawn.
@@ -254,25 +294,40 @@ class TileCompositor(Compositor):
         # A pixel of these is never finished.
         is_endless = self._is_nearest or self._paint.is_counted
         slot: int | None = None
-        chunks = Chunks(boxes, self._targets.grid)
-        for lists in chunks:
+        chunks = yield partial(Chunks, boxes, self._targets.grid)
+        while True:
+            lists = yield partial(next, chunks, None)
+            if lists is None:
+                break
             self._lists.write(lists)
             next_slot = 0 if slot is None else 1 - slot
+            areas = [self._targets.walked_area()]
+            if parts is not None:
+                areas = list(self._targets.walked_areas(lists.ranges, parts.entries))
             # Depth takes a walk of its own: there are not more than eight outputs.
             for channel in channels:
-                self._walk(channel, slot, next_slot)
+                for area in areas:
+                    self._walk(channel, slot, next_slot, area)
+                    yield None
             slot = next_slot
             if chunks.remaining and not is_endless:
                 outputs = self._targets.walk_outputs("color", slot)
-                chunks.close_tiles(self._read_unfinished(outputs))
+                is_open = self._read_unfinished(outputs)
+                yield partial(chunks.close_tiles, is_open)
         if chunks.is_cut:
             self.thinned = THINNED
         return slot
 
-    def _walk(self, channel: Channel, slot: int | None, next_slot: int) -> None:
+    def _walk(
+        self, channel: Channel, slot: int | None, next_slot: int, area: Area
+    ) -> None:
         """Have each pixel walk along its tile's list, from where it came with `slot`.
 
-        next_slot: holds the result.
+        Args:
+            channel: of the result.
+            slot: where the walk before ended; None: this is the first.
+            next_slot: holds the result.
+            area: the part of the outputs that is drawn.
         """
         assert self._projected is not None
         options = self._options
@@ -308,8 +363,16 @@ class TileCompositor(Compositor):
             previous = self._targets.walk_outputs(channel, slot).textures.values()
             textures = {f"before{i}": texture for i, texture in enumerate(previous)}
             walk.bind_textures(_PARTS_UNIT, **textures)
-        self._targets.walk_outputs(channel, next_slot).framebuffer.use()
-        walk.draw_fullscreen()
+        framebuffer = self._targets.walk_outputs(channel, next_slot).framebuffer
+        self._draw_area(walk, framebuffer, area)
+
+    def _draw_area(
+        self, drawn_pass: Pass, framebuffer: moderngl.Framebuffer, area: Area
+    ) -> None:
+        """Run a pass for the pixels of a part of a framebuffer."""
+        with self._ctx.scope(framebuffer, moderngl.NOTHING):
+            framebuffer.viewport = area
+            drawn_pass.draw_fullscreen()
 
     def _read_unfinished(self, outputs: RenderTarget) -> np.ndarray:
         """Return (rows, columns) bool: tiles where something more can be seen."""
@@ -318,18 +381,37 @@ class TileCompositor(Compositor):
         self._unfinished.set_uniforms(
             across=self._targets.grid[0], slot_bits=self._targets.slot_bits
         )
-        layer.framebuffer.use()
-        self._unfinished.draw_fullscreen()
+        columns, rows = self._targets.grid
+        area = (0, 0, columns, rows)
+        self._draw_area(self._unfinished, layer.framebuffer, area)
         data = layer.framebuffer.read(components=1, alignment=1)
         return np.frombuffer(data, np.uint8).reshape(self._targets.grid[::-1]) > 0
 
-    def _gather_channel(self, channel: Channel, slot: int | None) -> None:
+    def _gather_channel(
+        self, channel: Channel, slot: int | None, parts: Parts | None
+    ) -> Steps[None]:
         """Bring the parts of all pixels together in the target of a channel."""
         target = self._targets.picture(channel).framebuffer
-        target.use()
+        width, height = target.size
         if slot is None:
             target.clear()
             return
+        rows = height
+        if parts is not None:
+            rows = max(parts.pixels // width, 1)
+        for first in range(0, height, rows):
+            area = (0, first, width, min(rows, height - first))
+            self._gather_area(channel, slot, target, area)
+            yield None
+
+    def _gather_area(
+        self,
+        channel: Channel,
+        slot: int,
+        target: moderngl.Framebuffer,
+        area: Area,
+    ) -> None:
+        """Bring the parts of the pixels of an area together."""
         defines = []
         if self._is_nearest:
             defines.append("BODIES")
@@ -349,4 +431,4 @@ class TileCompositor(Compositor):
                 towards_light=LIGHT,
                 ambient=AMBIENT,
             )
-        gather.draw_fullscreen()
+        self._draw_area(gather, target, area)

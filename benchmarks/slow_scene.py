@@ -1,0 +1,69 @@
+"""Measure how long the interface takes to answer beside a scene that is slow to draw.
+
+A million Gaussians at 1920x1080, drawn by the processor. The page moves the pointer
+between two tabs of the panel, and waits for the interface that shows it: while nothing
+happens, while a key that is held moves the camera, and while a training publishes.
+"at once" has the same pictures drawn in one go.
+"""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.browser.serve import AT_ONCE
+from benchmarks.harness import Program, percentile, tried, wait_until
+from benchmarks.web import page_of
+
+SIZE = (1920, 1080)
+GAUSSIANS = 1_000_000
+HZ = 1.0
+"""Versions that are published in a second."""
+SECONDS = 15.0
+TABS = ((40.0, 420.0), (120.0, 420.0))
+"""Two tabs of the panel."""
+
+
+def run() -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = []
+    for title, options in (("at once", (AT_ONCE,)), ("in steps", ())):
+        rows += tried(
+            title, lambda title=title, options=options: _measure(title, options)
+        )
+    return rows
+
+
+def _measure(title: str, options: tuple[str, ...]) -> list[dict[str, str]]:
+    with (
+        Program("benchmarks.browser.publisher", "cpu") as publisher,
+        Program("benchmarks.browser.serve", "--web", "--port", "0", *options) as viewer,
+        Program("benchmarks.browser.page", page_of(viewer, SIZE)) as page,
+    ):
+        publisher.request("training", gaussians=GAUSSIANS, hz=0.0, timeout=60)
+        wait_until("a first picture", lambda: page.request("state")["pictures"] > 0, 60)
+        time.sleep(8)
+        rows = [_used(page, f"{title}, nothing happens")]
+        page.request("hold", name="d", down=True)
+        rows.append(_used(page, f"{title}, the camera moves"))
+        page.request("hold", name="d", down=False)
+        time.sleep(4)
+        publisher.request("training", gaussians=GAUSSIANS, hz=HZ, timeout=60)
+        time.sleep(4)
+        rows.append(_used(page, f"{title}, a training runs"))
+        return rows
+
+
+def _used(page: Program, title: str) -> dict[str, str]:
+    page.request("begin")
+    used = page.request("use", seconds=SECONDS, points=TABS, timeout=SECONDS + 60)
+    report = page.request("report", timeout=60)
+    latencies = used["latencies"]
+    return {
+        "what": title,
+        "p50 ms": f"{percentile(latencies, 0.5):.0f}",
+        "p95 ms": f"{percentile(latencies, 0.95):.0f}",
+        "worst ms": f"{max(latencies):.0f}",
+        "moves": f"{len(latencies)}",
+        "unanswered": f"{used['missed']}",
+        "pictures/s": f"{report['per_s']:.2f}",
+        "target": "p95 60 ms",
+    }
