@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import moderngl
+import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import PAINTS, Paint, RenderOptions
+from splatview_viewer.render.gl import renderer as gl_renderer
+from splatview_viewer.render.gl import tile_lists
+from splatview_viewer.render.gl.passes import Parts
 from splatview_viewer.render.gl.renderer import GlRenderer
 
 OPTIONS = RenderOptions()
@@ -44,4 +49,48 @@ def test_too_large_pictures_and_scenes_are_refused(ctx: moderngl.Context) -> Non
         renderer.load(random_scene(1, Chance(n=300, sh_degree=0)))
     renderer.load(random_scene(1, Chance(n=16, sh_degree=3)))
     assert renderer.render(looking_at_origin(10, 10), OPTIONS).pixels().alpha.any()
+    renderer.close()
+
+
+@pytest.mark.parametrize("paint", PAINTS)
+def test_picture_in_steps_is_the_one_that_is_drawn_at_once(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch, paint: Paint
+) -> None:
+    """Whatever is drawn between the steps, which are many."""
+    monkeypatch.setattr(gl_renderer, "STEPPED_FROM", 1)
+    monkeypatch.setattr(gl_renderer, "COLUMNS", 64)
+    monkeypatch.setattr(gl_renderer, "Parts", partial(Parts, 64, 500, 500, 64))
+    monkeypatch.setattr(tile_lists, "BUDGET", 1500)
+    scene = random_scene(1, Chance(n=300))
+    camera = looking_at_origin(80, 60)
+    options = RenderOptions(paint=paint)
+    renderer = GlRenderer(ctx)
+    renderer.load(scene)
+    expected = renderer.render(camera, options).pixels()
+    texture = ctx.texture((16, 16), 4)
+    other = ctx.framebuffer([texture])
+    renderer.load_kept(scene)
+    steps = renderer.steps(camera, options)
+    count = 0
+    reply = None
+    while True:
+        try:
+            function = steps.send(reply)
+        except StopIteration as stop:
+            picture = stop.value
+            break
+        count += 1
+        reply = None if function is None else function()
+        ctx.enable_only(moderngl.BLEND | moderngl.DEPTH_TEST)
+        other.use()
+        other.clear(0.0, 1.0, 0.0, 1.0)
+    assert count > 30
+    pixels = picture.pixels()
+    np.testing.assert_array_equal(pixels.color, expected.color)
+    np.testing.assert_array_equal(pixels.alpha, expected.alpha)
+    np.testing.assert_array_equal(pixels.depth, expected.depth)
+    assert other.read(components=3)[:3] == b"\x00\xff\x00"
+    ctx.enable_only(moderngl.NOTHING)
+    other.release()
+    texture.release()
     renderer.close()

@@ -100,7 +100,6 @@ class User:
         self.who = ""
         """The same for a browser that comes back."""
         self.layout = Layout(self)
-        small = screen.state.size[0] < SMALL * screen.state.scale
         self.state = State(
             entries=catalogue.entries,
             notices=catalogue.notices,
@@ -113,7 +112,9 @@ class User:
         self._marks = 0
         """Calls of `mark`."""
         self._pictures_answer = False
-        """The next pictures show what the user did last, not the interface alone."""
+        """The next pictures show what the user did, not the interface alone."""
+        self._interface_answers = True
+        """What the user did last is seen in the interface, whatever pictures show."""
         self._drew_pictures = False
         self._interface_first = False
         """The interface waits for no pictures: something changed in it alone."""
@@ -142,10 +143,7 @@ class User:
         self.history = History(self)
         """What the user can undo."""
         self._openings = Openings(self)
-        self.interface = Interface(screen.state.scale)
-        self.interface.state.recall(catalogue.memo)
-        self.interface.state.bare = not panel
-        self.interface.state.panel_open = panel and not small
+        self.interface = self._make_interface(has_panel=panel)
         self.pace = Pace(work, max_fps)
         self._work = work
         self._far = far
@@ -158,6 +156,16 @@ class User:
         self.held = Held()
         """What is down on the screen."""
         self.sit(screen)
+
+    def _make_interface(self, *, has_panel: bool) -> Interface:
+        """Return an interface as it was left, whose panel is closed on a phone."""
+        screen = self.screen.state
+        interface = Interface(screen.scale)
+        interface.state.recall(self.catalogue.memo)
+        interface.state.bare = not has_panel
+        is_small = screen.size[0] < SMALL * screen.scale
+        interface.state.panel_open = has_panel and not is_small
+        return interface
 
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
@@ -328,7 +336,15 @@ class User:
         """
         marks = self._marks
         self._take(event, now)
-        self._pictures_answer |= self._marks != marks
+        if self._marks != marks:
+            self._await_pictures()
+        elif self._input_at == now:
+            self._interface_answers = True
+
+    def _await_pictures(self) -> None:
+        """Note that the user waits for the next pictures."""
+        self._pictures_answer = True
+        self._interface_answers = False
 
     def _take(self, event: Event, now: float) -> None:
         checked = ev.bounded(event)
@@ -385,7 +401,7 @@ class User:
             self.screen.desktop.leave_full()
         if viewport.captured and isinstance(event, ev.PointerMove):
             # A camera that moves smoothly asks for its pictures later.
-            self._pictures_answer = True
+            self._await_pictures()
         return None
 
     def run(self, command: Command[User]) -> None:
@@ -671,7 +687,7 @@ class User:
             self._interface_first = False
             self.pace.draw_interface(now)
             self._draw_interface(layer.framebuffer, now, clear=True)
-            answers = not self._pictures_answer
+            answers = self._interface_answers or not self._pictures_answer
             layer.present(self._caption(), self._panes(), answers=answers)
         may_draw = self._pictures_wait and now >= self._next_pictures(now)
         self._drew_pictures = may_draw

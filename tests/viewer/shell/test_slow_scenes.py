@@ -1,0 +1,189 @@
+"""A scene that is drawn in steps: the interface answers between any two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.house import House
+from support.scene_files import ply_columns, truth, write_ply
+from support.web_clients import Page
+
+from splatview_viewer.app import loop
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.gpu.steps import StepQueue
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.gl import renderer as gl_renderer
+from splatview_viewer.render.gl.passes import Parts
+from splatview_viewer.shell.user import User
+
+
+class Gate:
+    """Lets no step be taken while it is closed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_open = True
+        self.step_count = 0
+        advance = StepQueue.advance
+
+        def advance_if_open(queue: StepQueue, seconds: float) -> None:
+            if self.is_open:
+                self.step_count += 1
+                advance(queue, seconds)
+
+        monkeypatch.setattr(StepQueue, "advance", advance_if_open)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Have all scenes be drawn in steps, one in each turn."""
+    monkeypatch.setattr(gl_renderer, "STEPPED_FROM", 1)
+    monkeypatch.setattr(gl_renderer, "Parts", partial(Parts, 4096, 200, 20_000, 4096))
+    monkeypatch.setattr(loop, "_STEPS_S", 0.0)
+    return Gate(monkeypatch)
+
+
+@pytest.fixture
+def house(tmp_path: Path, gate: Gate) -> Iterator[House]:
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+    with House(scene) as new_house:
+        yield new_house
+
+
+def view_of(user: User) -> GaussianView:
+    shown = user.view
+    assert shown is not None
+    assert isinstance(shown.view, GaussianView)
+    return shown.view
+
+
+def until_begun(house: House, view: GaussianView) -> None:
+    """Take turns until a picture is unfinished."""
+
+    def has_begun() -> bool:
+        return view.data.stepped.is_drawing
+
+    house.until(has_begun)
+
+
+def until_whole(house: House, page: Page) -> np.ndarray:
+    """Take turns until all is drawn; return what the page shows."""
+    user = house.users[page]
+
+    def is_whole() -> bool:
+        return user.view is not None and not view_of(user).data.stepped.is_drawing
+
+    house.until(is_whole)
+    picture = house.final_picture(page)
+    house.until(is_whole)
+    return picture
+
+
+def test_interface_answers_while_a_picture_is_in_steps(
+    house: House, gate: Gate
+) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    before = until_whole(house, page)
+    view = view_of(user)
+    gate.is_open = False
+    turn_camera(page, user)
+    until_begun(house, view)
+    picture_count = len(user.pace.times)
+    tabs = user.interface.zones.tabs
+    for k in range(4):
+        x = tabs.x + 10 + tabs.width // 4 * k
+        page.send(ev.PointerMove(x, tabs.y + tabs.height // 2, at=100.0 + k))
+
+    def has_answered() -> bool:
+        update = page.next_update()
+        return update is not None and update.at >= 103.0
+
+    house.until(has_answered)
+    assert view.data.stepped.is_drawing
+    assert len(user.pace.times) == picture_count, "nothing new is to be shown"
+    gate.is_open = True
+    gate.step_count = 0
+    after = until_whole(house, page)
+    assert gate.step_count > 10
+    assert np.abs(after - before).max() > 20
+    rect = user.layout.active.rect
+    assert is_like_one_drawn_at_once(house, page, after, rect)
+
+
+def turn_camera(page: Page, user: User) -> None:
+    """Drag in the picture."""
+    rect = user.layout.active.rect
+    x = rect.x + rect.width // 2
+    y = rect.y + rect.height // 2
+    page.send(ev.PointerPress(x, y, at=10.0))
+    page.send(ev.PointerMove(x + 40, y + 10, at=11.0))
+    page.send(ev.PointerRelease(x + 40, y + 10, at=12.0))
+
+
+def is_like_one_drawn_at_once(
+    house: House, page: Page, picture: np.ndarray, rect: Rect
+) -> bool:
+    """Return whether a pane's middle is as it is without steps."""
+    gl_renderer.STEPPED_FROM = 1 << 30
+    user = house.users[page]
+    view_of(user).picture.drop()
+    user.mark()
+    again = house.final_picture(page)
+    gl_renderer.STEPPED_FROM = 1
+    middle = np.s_[rect.y : rect.y + rect.height, rect.x : rect.x + rect.width]
+    return np.array_equal(again[middle], picture[middle])
+
+
+def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    view = view_of(user)
+    gate.is_open = False
+    view.change(show="rings")
+    user.mark()
+    until_begun(house, view)
+    view.change(show="points")
+    user.mark()
+    gate.is_open = True
+    until_whole(house, page)
+    assert view.picture.key is not None
+    assert view.picture.key.options.paint == "points"
+
+
+def test_two_panes_of_a_scene_take_turns(house: House, gate: Gate) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    user.show_beside(user.layout.active.key)
+    until_whole(house, page)
+    keys = {id(p.view): p.view.view.picture.key for p in user.layout}  # type: ignore[union-attr]
+    assert len(keys) == 2
+    assert None not in keys.values()
+
+
+def test_fault_in_a_step_is_the_scenes(
+    house: House, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+
+    def fail(*_: object) -> np.ndarray:
+        raise RuntimeError("no order")
+
+    monkeypatch.setattr(gl_renderer.GlRenderer, "_sort", fail)
+    view_of(user).change(scale=0.5)
+    user.mark()
+    slot = user.shown
+    assert slot is not None
+
+    def has_fault() -> bool:
+        return "no order" in slot.entry.fault
+
+    house.until(has_fault)
