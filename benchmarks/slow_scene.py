@@ -9,6 +9,7 @@ happens, while a key that is held moves the camera, and while a training publish
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from benchmarks.browser.serve import AT_ONCE
 from benchmarks.harness import Program, percentile, tried, wait_until
@@ -26,9 +27,7 @@ TABS = ((40.0, 420.0), (120.0, 420.0))
 def run() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     for title, options in (("at once", (AT_ONCE,)), ("in steps", ())):
-        rows += tried(
-            title, lambda title=title, options=options: _measure(title, options)
-        )
+        rows += tried(title, partial(_measure, title, options))
     return rows
 
 
