@@ -28,6 +28,7 @@ NAMES = (
     "gpu_training",
     "gpu_latency",
     "interface",
+    "selecting",
     "gpu_grab",
     "web",
     "web_latency",

@@ -10,7 +10,6 @@ import numpy as np
 from splatview_viewer.render.base import EPS_2D
 from splatview_viewer.render.hiding import Centres, LayeredLight
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
-from splatview_viewer.scene.scene import HostCopy
 from splatview_viewer.scene.selecting import largest_scale
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class SeenCentres:
         """
         import torch
 
-        self._scene = scene
         with torch.no_grad(), _one_thread():
             self._pixels = _find_pixels(scene, camera, selection.unmarked, through)
 
@@ -66,8 +64,8 @@ class SeenCentres:
         # The last pixel stands for all that is not seen.
         flat = np.append(region.reshape(-1), False)
         is_inside = torch.from_numpy(flat).to(self._pixels.device)
-        copy = HostCopy(self._scene, lambda: [is_inside.index_select(0, self._pixels)])
-        return copy.arrays()[0]
+        with torch.no_grad(), _one_thread():
+            return is_inside.index_select(0, self._pixels).cpu().numpy()
 
 
 @contextmanager

@@ -76,6 +76,8 @@ class ChosenDots:
     def __init__(self, view: GaussianView) -> None:
         self._view = view
         self._reader = SceneReader(view, "chosen")
+        self.mask: Mask | None = None
+        """The Gaussians of which there are dots."""
         self._places: np.ndarray | None = None
         """(M, 3) float64: centres, in an order as good as random; None: no dots."""
         self._spaced: np.ndarray | None = None
@@ -88,13 +90,14 @@ class ChosenDots:
         """Follow what is chosen; return whether the picture has to be drawn again."""
         if mask is None:
             had_dots = self._places is not None
+            self.mask = None
             self._places = None
             self._reader.forget()
             return had_dots
         selection = self._view.state.selection.unmarked
-        places = self._reader.take()
-        if places is not None:
-            _, self._places = places
+        answer = self._reader.take()
+        if answer is not None:
+            (self.mask, _), self._places = answer
             self._spaced = None
 
         def start(scene: GaussianScene) -> Callable[[], np.ndarray] | None:
@@ -105,7 +108,7 @@ class ChosenDots:
 
         self._reader.read(now, (mask, selection), start)
         has_come_to_rest = self._is_moving and not self._view.is_moving
-        return places is not None or has_come_to_rest
+        return answer is not None or has_come_to_rest
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw over the picture in `rect`."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event, Mod
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.render.region import SeenCentres
 
 RegionKind = Literal["box", "lasso", "brush"]
 _MIN_DRAG = 3.0
@@ -58,6 +57,7 @@ class RegionTool(Tool["GaussianView"]):
                 self._cancel()
                 self._points = [(event.x, event.y)]
                 self._mode = select_mode(event.mods, self._select.mode)
+                self._select.prepare(rect)
                 return True
             case PointerMove():
                 self._pointer = (event.x, event.y)
@@ -148,8 +148,6 @@ class BrushSelect(RegionTool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self._seen: SeenCentres | None = None
-        """What is seen, since the stroke began: a training may go on meanwhile."""
         self._stroke: np.ndarray | None = None
         """(N,) bool: the Gaussians that the stroke has gone over so far."""
         self._counted_points = 0
@@ -165,15 +163,14 @@ class BrushSelect(RegionTool):
 
     def _count(self, points: list[tuple[float, float]], rect: Rect) -> None:
         """Add to the stroke what its newest points go over."""
-        if self._seen is None:
-            self._seen = self._select.seen(rect)
+        seen = self._select.seen(rect)
         # The line goes on from the last point that was counted.
         new_points = points[max(self._counted_points - 1, 0) :]
         self._counted_points = len(points)
-        if self._seen is None:
+        if seen is None:
             return
-        newly_inside = self._seen.inside(self._region(new_points, rect))
-        if self._stroke is None:
+        newly_inside = seen.inside(self._region(new_points, rect))
+        if self._stroke is None or len(self._stroke) != len(newly_inside):
             self._stroke = newly_inside
         else:
             self._stroke = self._stroke | newly_inside
@@ -188,7 +185,6 @@ class BrushSelect(RegionTool):
         super()._cancel()
         if self._counted_points:
             self._select.end_preview()
-        self._seen = None
         self._stroke = None
         self._counted_points = 0
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.kinds.gaussians import select_panel
 from splatview_viewer.kinds.gaussians.chosen_dots import ChosenDots
 from splatview_viewer.kinds.gaussians.filter import Filter
-from splatview_viewer.render.region import SeenCentres
+from splatview_viewer.kinds.gaussians.seen_finder import SeenFinder
 from splatview_viewer.scene.selecting import array_of, mask_of
 from splatview_viewer.scene_view.tool import Tool
 
@@ -25,21 +24,12 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.selection import Mask, Selection
+    from splatview_viewer.core.selection import Mask
     from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.render.region import SeenCentres
 
 SelectMode = Literal["new", "add", "remove", "intersect"]
 """What becomes of the Gaussians that were chosen before."""
-
-
-class _SeenKey(NamedTuple):
-    """All that decides which centres are seen, and where."""
-
-    camera_key: tuple[object, ...]
-    loads: int
-    """The version of the scene (`SceneCache.loads`)."""
-    selection: Selection
-    through: bool
 
 
 class Select(Tool["GaussianView"]):
@@ -64,8 +54,8 @@ class Select(Tool["GaussianView"]):
         self._preview: Mask | None = None
         self._has_preview = False
         """A brush is being drawn, which `_preview` is the result of so far."""
-        self._seen: tuple[_SeenKey, SeenCentres] | None = None
-        self._dots = ChosenDots(view)
+        self._finder = SeenFinder(view)
+        self.dots = ChosenDots(view)
 
     @property
     def mask(self) -> Mask | None:
@@ -93,26 +83,13 @@ class Select(Tool["GaussianView"]):
         self._preview = None
         self._has_preview = False
 
-    def seen(self, rect: Rect) -> SeenCentres | None:
-        """Return which Gaussians are seen in the picture in `rect`, and where.
+    def prepare(self, rect: Rect) -> None:
+        """Begin to search what is seen in the picture in `rect`, for `seen`."""
+        self._finder.prepare(rect, through=self.through)
 
-        The user is notified where the renderer has failed: the result is None.
-        """
-        camera = self.view.rig.camera(rect)
-        if camera is None:
-            return None
-        selection = self.view.state.selection.unmarked
-        key = _SeenKey(camera.key, self.view.data.loads, selection, self.through)
-        if self._seen is not None and self._seen[0] == key:
-            return self._seen[1]
-        try:
-            scene = self.view.data.renderer.scene()
-        except RendererError as error:
-            self.view.host.notify(str(error))
-            return None
-        seen = SeenCentres(scene, camera, selection, through=self.through)
-        self._seen = (key, seen)
-        return seen
+    def seen(self, rect: Rect) -> SeenCentres | None:
+        """Return which Gaussians are seen in the picture in `rect`, as `SeenFinder.find`."""
+        return self._finder.find(rect, through=self.through)
 
     def choose_none(self) -> None:
         self.view.change(chosen=None)
@@ -178,7 +155,7 @@ class Select(Tool["GaussianView"]):
                 "none is chosen or hidden"
             )
             return True
-        return self._dots.tick(now, self.mask)
+        return self.dots.tick(now, self.mask)
 
     def _end(self, message: str) -> None:
         """Choose and hide none, as the indices are of other Gaussians now."""
@@ -188,7 +165,7 @@ class Select(Tool["GaussianView"]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         if self.mask is not None and not self.view.host.exact:
-            self._dots.draw(framebuffer, rect)
+            self.dots.draw(framebuffer, rect)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         return select_panel.draw_bar(self, rect, scale)
@@ -211,7 +188,8 @@ class Select(Tool["GaussianView"]):
         return [section]
 
     def close(self) -> None:
-        self._dots.close()
+        self._finder.forget()
+        self.dots.close()
 
 
 def combine(previous: Mask | None, inside: np.ndarray, mode: SelectMode) -> Mask | None:
