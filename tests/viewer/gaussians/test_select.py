@@ -290,3 +290,45 @@ def test_click_beside_everything_chooses_none(viewer: Viewer) -> None:
     viewer.do(Key("l"))
     drag(viewer, (0.9, 0.5))
     assert count(viewer) == 0
+
+
+def test_brush_chooses_while_it_is_drawn(viewer: Viewer) -> None:
+    select = select_of(viewer)
+    select.through = True
+    viewer.do(Key("n"))
+    rect = viewer.user.layout.active.rect
+    x = rect.x + rect.width * 0.4
+    y = rect.y + rect.height * 0.5
+    viewer.do(PointerMove(x, y), PointerPress(x, y))
+    first = count(viewer)
+    viewer.do(PointerMove(x + rect.width * 0.2, y))
+    second = count(viewer)
+    assert 0 < first < second
+    assert select.view.state.chosen is None
+    # Escape gives the stroke up.
+    viewer.do(Key("escape"))
+    assert count(viewer) == 0
+    drag(viewer, (0.4, 0.5), (0.6, 0.5))
+    assert count(viewer) == second
+    # Shift and Ctrl keep what is within; undo takes each stroke back.
+    drag(viewer, (0.4, 0.5), (0.4, 0.5), mods=SHIFT | CTRL)
+    assert count(viewer) == first
+    viewer.do(Key("z", mods=CTRL))
+    assert count(viewer) == second
+
+
+def test_chosen_gaussians_have_yellow_dots(viewer: Viewer) -> None:
+    select = select_of(viewer)
+
+    def yellow_pixels() -> int:
+        viewer.until(lambda: select.dots.mask is select.mask)
+        red, green, blue = np.moveaxis(viewer.picture(), -1, 0)
+        return int(((red > 180) & (green > 140) & (blue < 100)).sum())
+
+    before = yellow_pixels()
+    select.invert()
+    assert yellow_pixels() > before + 1000
+    # What is hidden has none.
+    select.hide()
+    select.invert()
+    assert yellow_pixels() == 0

@@ -16,6 +16,8 @@ from splatview_viewer.ui.widgets import card, lines_of
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.settings import State, Toast
     from splatview_viewer.shell.user import User
 
@@ -71,6 +73,9 @@ class Toasts:
         if zones.form == "phone":
             # Its time strip lies over the lower edge of the picture.
             bottom -= zones.time.height
+        if user.state.toasts:
+            boards = user.layout.active.covered()
+            bottom = _above_boards(boards, picture, bottom, scale)
         for toast in reversed(user.state.toasts):
             if toast.gesture is not None and user.history.offers(toast.gesture):
                 rect = _draw_offer(user, toast, picture, bottom, scale)
@@ -78,6 +83,26 @@ class Toasts:
                 rect = _draw_words(toast, picture, bottom, scale)
             self._places.append((toast, rect))
             bottom = rect.y - _GAP * scale
+
+
+def _above_boards(
+    boards: Sequence[Rect], picture: Rect, bottom: float, scale: float
+) -> float:
+    """Return where messages end, so that they lie on none of a view's boards.
+
+    Args:
+        boards: what covers the picture: those in the middle of its lower half count.
+        picture: the picture.
+        bottom: where messages end without them.
+        scale: pixels of a point.
+    """
+    middle = picture.x + picture.width / 2
+    for board in boards:
+        is_in_the_way = board.x <= middle < board.x + board.width
+        is_in_the_way &= board.y > picture.y + picture.height / 2
+        if is_in_the_way:
+            bottom = min(bottom, board.y - _GAP * scale)
+    return bottom
 
 
 def _draw_words(toast: Toast, picture: Rect, bottom: float, scale: float) -> Rect:

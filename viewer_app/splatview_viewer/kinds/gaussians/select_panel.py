@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -36,17 +36,42 @@ _MODE_TIPS = (
 _TOOLS = {"box": "Box", "lasso": "Lasso", "brush": "Brush"}
 _DASH = (6.0, 4.0)
 _PAD = 14.0
-_HEIGHT = 42.0
 _BOTTOM = 14.0
-_BUTTON = 28.0
 _GAP = 6.0
-_WORDS_WIDTH = 172.0
+_PHONE_STRIP = 44.0
+"""Points of a phone's time strip, which lies over the lower edge of the picture."""
 _BUTTONS = (
     ("hide", "Hide", 78.0),
     ("eye", "Only these", 116.0),
     ("save", "Save as .ply", 124.0),
 )
 """Icons, texts and widths of the buttons of the bar, points."""
+
+
+class _BarForm(NamedTuple):
+    """A form of the bar of chosen Gaussians; lengths in points."""
+
+    height: float
+    button: float
+    """Height of its buttons, and the width of those without a text."""
+    words: float
+    """Width of the number, and of what follows it."""
+    has_texts: bool
+
+    def button_width(self, width: float) -> float:
+        """Return the width of a button that has this one with its text."""
+        return width if self.has_texts else self.button
+
+    @property
+    def width(self) -> float:
+        buttons = [self.button_width(width) for _, _, width in _BUTTONS]
+        buttons.append(self.button)
+        return _PAD + self.words + sum(buttons) + len(buttons) * _GAP + 8
+
+
+_WIDE = _BarForm(42.0, 28.0, 172.0, has_texts=True)
+_NARROW = _BarForm(42.0, 28.0, 96.0, has_texts=False)
+_TOUCH = _BarForm(52.0, 44.0, 84.0, has_texts=False)
 
 
 def state_words(tool: Select) -> str:
@@ -103,29 +128,28 @@ def draw_panel(tool: Select) -> bool:
 
 def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
     """Return where the bar of the chosen Gaussians lies; None while none are."""
-    if tool.mask is None or tool.view.host.around == "none":
+    around = tool.view.host.around
+    if tool.mask is None or around == "none":
         return None
-    width = _bar_width(is_wide=True)
-    if width + 2 * _PAD > rect.width / scale:
-        width = _bar_width(is_wide=False)
-    if width > rect.width / scale or rect.height < 3 * _HEIGHT * scale:
+    form = _choose_form(tool, rect, scale)
+    if form.width > rect.width / scale or rect.height < 3 * form.height * scale:
         return None
     bottom = _BOTTOM * scale
-    if tool.view.host.around == "phone":
-        # Its time strip lies there.
-        bottom += 44 * scale
+    if around == "phone":
+        bottom += _PHONE_STRIP * scale
     bottom += tool.view.tools.bars_height
-    pixels = round(width * scale)
-    height = round(_HEIGHT * scale)
+    pixels = round(form.width * scale)
+    height = round(form.height * scale)
     x = rect.x + (rect.width - pixels) // 2
     return Rect(x, round(rect.y + rect.height - bottom - height), pixels, height)
 
 
-def _bar_width(*, is_wide: bool) -> float:
-    """Return the points of the bar, with or without the texts of its buttons."""
-    widths = [width if is_wide else _BUTTON for _, _, width in _BUTTONS]
-    text_width = _WORDS_WIDTH if is_wide else 96.0
-    return _PAD + text_width + sum(widths) + len(widths) * _GAP + _BUTTON + _GAP + 8
+def _choose_form(tool: Select, rect: Rect, scale: float) -> _BarForm:
+    if tool.view.host.around == "phone":
+        return _TOUCH
+    if _WIDE.width + 2 * _PAD > rect.width / scale:
+        return _NARROW
+    return _WIDE
 
 
 def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
@@ -134,25 +158,25 @@ def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
     mask = tool.mask
     if bar is None or mask is None:
         return False
-    is_wide = bar.width >= round(_bar_width(is_wide=True) * scale)
+    form = _choose_form(tool, rect, scale)
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
     with ui.board(f"chosen {id(tool)}", bar, color=theme.CARD) as is_open:
         imgui.pop_style_var()
         if not is_open:
             return False
-        _write_count(bar, f"{mask.count:,}", is_wide=is_wide, scale=scale)
-        text_width = _WORDS_WIDTH if is_wide else 96.0
-        x = bar.x + (_PAD + text_width) * scale
-        y = bar.y + (bar.height - _BUTTON * scale) / 2
+        _write_count(bar, f"{mask.count:,}", has_words=form.has_texts, scale=scale)
+        x = bar.x + (_PAD + form.words) * scale
+        y = bar.y + (bar.height - form.button * scale) / 2
+        height = form.button * scale
         pressed = ""
         for icon, text, width in _BUTTONS:
-            points = width if is_wide else _BUTTON
+            size = (form.button_width(width) * scale, height)
             imgui.set_cursor_screen_pos(ImVec2(x, y))
-            if _draw_button(icon, text if is_wide else "", text, points * scale, scale):
+            if _draw_button(icon, text if form.has_texts else "", text, size, scale):
                 pressed = text
-            x += (points + _GAP) * scale
+            x += size[0] + _GAP * scale
         imgui.set_cursor_screen_pos(ImVec2(x, y))
-        if _draw_button("close", "", "choose none", _BUTTON * scale, scale):
+        if _draw_button("close", "", "choose none", (height, height), scale):
             pressed = "choose none"
         actions = {
             "Hide": tool.hide,
@@ -165,7 +189,7 @@ def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
         return bool(pressed)
 
 
-def _write_count(bar: Rect, count: str, *, is_wide: bool, scale: float) -> None:
+def _write_count(bar: Rect, count: str, *, has_words: bool, scale: float) -> None:
     """Write the number of chosen Gaussians at the left of the bar."""
     draw = imgui.get_window_draw_list()
     x = bar.x + _PAD * scale
@@ -173,14 +197,16 @@ def _write_count(bar: Rect, count: str, *, is_wide: bool, scale: float) -> None:
         y = round(bar.y + (bar.height - imgui.get_text_line_height()) / 2)
         lettering.write(draw, round(x), y, theme.u32(theme.INK), count)
         x += lettering.measure(count).x + 5 * scale
-    if is_wide:
+    if has_words:
         ink = theme.u32(theme.INK)
         lettering.write(draw, round(x), y, ink, "Gaussians chosen")
 
 
-def _draw_button(icon: str, text: str, name: str, width: float, scale: float) -> bool:
+def _draw_button(
+    icon: str, text: str, name: str, size: tuple[float, float], scale: float
+) -> bool:
     """Draw a button on the bar, whose colours are those over pictures."""
-    button = controls.item(f"{name}##chosen", width, _BUTTON * scale)
+    button = controls.item(f"{name}##chosen", *size)
     ground = ImVec4(0x28 / 255, 0x2C / 255, 0x33 / 255, 1)
     if button.hovered:
         ground = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
@@ -221,7 +247,7 @@ def draw_region(
         outline = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
     corners: list[ImVec2Like] = [ImVec2(x, y) for x, y in outline]
     if kind == "brush":
-        line = theme.u32(theme.SELECTED, 0.25)
+        line = theme.u32(theme.SELECTED, 0.12)
         draw.add_polyline(corners, line, 2 * radius, 0)
         for corner in (corners[0], corners[-1]):
             draw.add_circle_filled(corner, radius, line, 32)
