@@ -350,7 +350,7 @@ def test_cylinder_is_chosen_in_the_panel_upright_and_fitted_again(
         see(view, panel, screen, "Crop")
 
     press("Cylinder")
-    assert {"Centre", "Radius", "Height", "Rotation", "Fit to scene"} <= set(
+    assert {"Centre 2", "Radius", "Height", "Rotation 0", "Fit to scene"} <= set(
         widgets.drawn
     )
     fitted = tool.shape

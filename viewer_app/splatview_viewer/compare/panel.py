@@ -16,6 +16,7 @@ from splatview_viewer.kinds import about
 from splatview_viewer.scene.turning import IDENTITY
 from splatview_viewer.ui import controls, sides, theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.drags import drag_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -305,11 +306,6 @@ def _long_names(entries: Sequence[Entry]) -> list[str]:
 def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Triple:
     """Draw three numbers to drag, or to type with Ctrl + click, and return them."""
     ui.row(label)
-    is_edited, edited = imgui.drag_float3(
-        f"##{label}", list(value), speed, 0.0, 0.0, fmt
-    )
+    _, (x, y, z) = drag_all(label, value, speed, fmt)
     controls.tip(f"{tip}. Drag, or Ctrl + click to type a number.")
-    if not is_edited:
-        return value
-    x, y, z = edited
-    return float(x), float(y), float(z)
+    return x, y, z

@@ -11,6 +11,7 @@ from imgui_bundle import imgui
 from splatview_viewer.scene import Box, Cylinder, Shape, Sphere, shapes
 from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.drags import drag, drag_all
 
 if TYPE_CHECKING:
     from splatview_viewer.core.selection import Vector
@@ -22,6 +23,7 @@ R = TypeVar("R", Sphere, Cylinder)
 _MAX_DRAG_STEPS = 1e6
 """Steps of dragging in a number from which on float32 has none so small."""
 _MIN_LENGTH = 1e-6
+_MAX_LENGTH = 1e9
 _WORLD_UNITS_TIP = "World units. Drag, or Ctrl + click to type"
 _NO_SHAPE = type(None)
 _KINDS: dict[type[Shape | None], str] = {
@@ -173,20 +175,16 @@ def _draw_height(cylinder: Cylinder) -> Cylinder:
 def _draw_length(label: str, length: float, tip: str) -> float:
     """Draw a length to drag or to type; return it as the user edited it."""
     ui.row(label)
-    is_edited, edited_length = imgui.drag_float(
+    edited_length = drag(
         f"##{label}",
         length,
         length / 200,
-        _MIN_LENGTH,
-        1e9,
         "%.3g",
+        (_MIN_LENGTH, _MAX_LENGTH),
         imgui.SliderFlags_.always_clamp.value,
     )
     controls.tip(tip)
-    # What came back otherwise was rounded to 32 bits.
-    if is_edited:
-        return edited_length
-    return length
+    return edited_length
 
 
 def _draw_vector(
@@ -204,9 +202,7 @@ def _draw_vector(
     if max(map(abs, values)) > _MAX_DRAG_STEPS * step:
         is_edited, components = ui.vector(label, values, number_format)
     else:
-        is_edited, components = imgui.drag_float3(
-            f"##{label}", list(values), step, 0.0, 0.0, number_format
-        )
+        is_edited, components = drag_all(label, values, step, number_format)
     controls.tip(tip)
     if not is_edited:
         # What came back was rounded to 32 bits.

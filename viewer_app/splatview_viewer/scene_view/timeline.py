@@ -112,9 +112,12 @@ class Timeline:
     def _handle_pointer(self, track: Track, duration: float) -> None:
         """Choose and move keyframes, or the playhead, with the pointer."""
         is_held = track.take_pointer("Path track")
+        steps = track.take_arrows()
+        if steps:
+            self.step(steps)
         pointer_x = ui.pointer().x
         seconds = track.to_share(pointer_x) * duration
-        if imgui.is_item_activated():
+        if is_held and imgui.is_item_activated():
             self._dragged = self._key_at(pointer_x, track, duration)
             self._tool.stop()
             self._tool.is_open = True

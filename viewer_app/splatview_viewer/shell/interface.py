@@ -33,7 +33,7 @@ from splatview_viewer.shell.zones import (
     edge_of,
     place,
 )
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, focus, theme
 from splatview_viewer.ui.recovery import Faults
 from splatview_viewer.ui.widgets import board, wrapped
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -57,10 +57,13 @@ _BOARDS = (
     "tabs",
     "sections",
     "footer",
+    "edge",
     "strip",
     "time",
 )
 """The boards in the order of the keyboard; those over the pictures come last."""
+_EDGE_STEP = 8.0
+"""Points by which an arrow moves the panel's edge."""
 
 
 class Interface:
@@ -72,7 +75,6 @@ class Interface:
         self.faults = Faults("interface")
         """Faults of its zones."""
         self.surface.focus.order = _BOARDS
-        self.surface.focus.skipped = frozenset(["edge"])
         self.settings = KnownSettings()
         self.palette = Palette()
         self.groups = Groups()
@@ -301,8 +303,9 @@ class Interface:
             wanted = self.state.panel_width
             if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
                 wanted = PANEL_WIDTH
-            elif of.is_held:
+            elif of.is_held and imgui.is_mouse_down(imgui.MouseButton_.left):
                 wanted = (imgui.get_mouse_pos().x - rect.width / 2) / scale
+            wanted += focus.arrow_steps() * _EDGE_STEP
             wanted = min(max(wanted, PANEL_WIDTHS[0]), PANEL_WIDTHS[1])
             if wanted != self.state.panel_width:
                 user.do(partial(user.set_panel_width, wanted))

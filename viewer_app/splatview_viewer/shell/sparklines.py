@@ -24,7 +24,7 @@ from splatview_viewer.kinds.scalars.plots import (
 from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.shell.menu import MenuRow, draw_menu, open_on_item
 from splatview_viewer.shell.runs import told_slot
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, focus, theme
 from splatview_viewer.ui.widgets import wrapped
 from splatview_viewer.ui.words import write, write_right
 
@@ -94,6 +94,8 @@ class Sparklines:
     def __init__(self) -> None:
         self._time: float | None = None
         """Where the pointer was in the last picture, in seconds; None: nowhere."""
+        self._keyed_share = 1.0
+        """Where the arrows have put the cursor: 0 at the left, 1 at the right."""
 
     def draw(self, user: User) -> None:
         """Draw the curves into the window that is open, or what is read off instead."""
@@ -134,11 +136,16 @@ class Sparklines:
         of = controls.item(f"curve {spark.title}", width, height)
         open_on_item(_MENU)
         controls.tip(
-            "Click: that step. Double click: all plots. Right click: which ones"
+            "Click: that step. Double click: all plots. Right click: which ones.\n"
+            "By keyboard: arrows, Enter"
         )
         begin, end = span
-        if of.hovered:
-            share = (imgui.get_mouse_pos().x - of.x) / of.width
+        share = (imgui.get_mouse_pos().x - of.x) / of.width
+        is_keyed = focus.is_chosen()
+        if is_keyed:
+            share = self._keyed_share + 0.01 * focus.arrow_steps()
+            self._keyed_share = min(max(share, 0.0), 1.0)
+        if is_keyed or of.hovered:
             self._time = begin + min(max(share, 0.0), 1.0) * (end - begin)
         self._take_clicks(user, spark, of)
         middle = of.y + _HEAD_HEIGHT / 2 * scale

@@ -20,6 +20,7 @@ _RING = 1.5
 """Points of the line around the focused control."""
 _TABBING = imgui.internal.NavMoveFlags_.is_tabbing.value
 _NO_SCROLL = 0
+_FROM_TABBING = imgui.internal.ActivateFlags_.from_tabbing.value
 
 
 @dataclass
@@ -45,8 +46,6 @@ class Focus:
         self.order: Sequence[str] = ()
         """Beginnings of the names of boards, in the order of the keyboard; others come
         last."""
-        self.skipped: frozenset[str] = frozenset()
-        """Names of boards that the keyboard does not go to."""
         self._boards: list[str] = []
         """The boards of this frame."""
         self._sorted_boards: list[str] = []
@@ -80,8 +79,7 @@ class Focus:
         """Carry out a move, before the first board is drawn."""
         if self._boards != self._sorted_boards:
             self._sorted_boards = self._boards
-            reachable = [name for name in self._boards if name not in self.skipped]
-            self._names = sorted(reachable, key=self._rank)
+            self._names = sorted(self._boards, key=self._rank)
         self._boards = []
         request = self._request
         if request is None or not self._names:
@@ -169,6 +167,42 @@ def use(focus: Focus) -> None:
 def current() -> Focus:
     """Return the moves of the current imgui context."""
     return _focus
+
+
+def keep_tab_from_typing(name: str) -> None:
+    """Have Tab only focus the next item; imgui would also let its number be typed."""
+    context = imgui.get_current_context()
+    if not context.nav_activate_flags & _FROM_TABBING:
+        return
+    if context.nav_activate_id == imgui.get_id(name):
+        context.nav_activate_id = 0
+
+
+def is_chosen() -> bool:
+    """Return whether the keyboard has chosen the last item."""
+    is_seen = imgui.get_current_context().nav_cursor_visible
+    return bool(is_seen and imgui.is_item_focused())
+
+
+def arrow_steps() -> int:
+    """Return by how many steps the arrows move the last item, with Shift by ten.
+
+    0 unless the keyboard has chosen it.
+    """
+    if not is_chosen() or imgui.is_item_active():
+        return 0
+    steps = 0
+    for code, direction in (
+        (imgui.Key.left_arrow, -1),
+        (imgui.Key.right_arrow, 1),
+    ):
+        # imgui would go to the control beside.
+        imgui.internal.set_key_owner(code, imgui.get_item_id())
+        if imgui.is_key_pressed(code):
+            steps += direction
+    if imgui.get_io().key_shift:
+        return 10 * steps
+    return steps
 
 
 def draw_ring() -> None:

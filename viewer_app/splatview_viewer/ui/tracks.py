@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.ui import lettering, theme
+from splatview_viewer.ui import focus, lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,5 +131,11 @@ class Track:
         """
         imgui.set_cursor_screen_pos(ImVec2(self.rect.x, self.rect.y))
         size = ImVec2(max(self.rect.width, 1), max(self.rect.height, 1))
-        imgui.invisible_button(name, size)
-        return bool(imgui.is_item_active())
+        imgui.invisible_button(name, size, imgui.ButtonFlags_.enable_nav.value)
+        return bool(imgui.is_item_active()) and imgui.is_mouse_down(
+            imgui.MouseButton_.left
+        )
+
+    def take_arrows(self) -> int:
+        """Return by how many stops the arrows move the lane, once its item is placed."""
+        return focus.arrow_steps()

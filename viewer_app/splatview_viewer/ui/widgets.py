@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
-_FROM_TABBING = imgui.internal.ActivateFlags_.from_tabbing.value
 SHOWING_FLAGS = (
     imgui.WindowFlags_.no_decoration
     | imgui.WindowFlags_.no_inputs
@@ -282,7 +281,7 @@ def slider(
     imgui.push_style_color(imgui.Col_.frame_bg_active, faint(theme.TEXT, 0.10))
     imgui.push_style_color(imgui.Col_.slider_grab_active, _CLEAR)
     imgui.push_style_var(imgui.StyleVar_.grab_min_size, 1.0)
-    _keep_tab_from_typing(label)
+    focus.keep_tab_from_typing(f"##{label}")
     hidden = " "
     if _is_being_typed(label):
         if "%" in fmt:
@@ -317,15 +316,6 @@ def _is_being_typed(label: str) -> bool:
     return imgui.internal.temp_input_is_active(imgui.get_id(f"##{label}"))
 
 
-def _keep_tab_from_typing(label: str) -> None:
-    """Have Tab only focus a slider; imgui would also let its number be typed."""
-    context = imgui.get_current_context()
-    if not context.nav_activate_flags & _FROM_TABBING:
-        return
-    if context.nav_activate_id == imgui.get_id(f"##{label}"):
-        context.nav_activate_id = 0
-
-
 def _asks_for_default() -> bool:
     """Return whether the user wants the last item to have its default value."""
     if imgui.is_item_clicked(imgui.MouseButton_.right):
@@ -341,22 +331,10 @@ def _moved_by_keys(
 
     They move it by a hundredth of its range, with Shift by a tenth.
     """
-    context = imgui.get_current_context()
-    is_chosen = imgui.is_item_focused() and not imgui.is_item_active()
-    if not is_chosen or not context.nav_cursor_visible:
+    steps = focus.arrow_steps()
+    if not steps:
         return None
-    key = imgui.Key
-    step = 0
-    for code, steps in ((key.left_arrow, -1), (key.right_arrow, 1)):
-        # imgui would go to the control beside.
-        imgui.internal.set_key_owner(code, imgui.get_item_id())
-        if imgui.is_key_pressed(code):
-            step += steps
-    if not step:
-        return None
-    share = step * 0.01
-    if imgui.get_io().key_shift:
-        share = step * 0.1
+    share = steps * 0.01
     low, high = limits
     if log and low > 0 and value > 0:
         return min(max(value * (high / low) ** share, low), high)

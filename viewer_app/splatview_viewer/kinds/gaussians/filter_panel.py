@@ -12,6 +12,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.drags import drag
 from splatview_viewer.ui.progress import draw_progress
 
 if TYPE_CHECKING:
@@ -331,18 +332,15 @@ def _draw_limits(
             ui.dim("to")
             imgui.same_line(0, gap)
         imgui.set_next_item_width(_FIELD_WIDTH * scale)
-        is_edited, value = imgui.drag_float(
+        new_limits[index] = drag(
             f"##{quantity.name} {name}",
             limits[index],
             (last - first) / 300,
-            first,
-            last,
             number_format if limits[index] > _NEARLY_ZERO else "0",
+            (first, last),
             flags,
         )
         controls.tip(f"The {name} that is shown. Drag, or Ctrl + click to type")
-        if is_edited:
-            new_limits[index] = value
     if tuple(new_limits) == limits:
         return
     new_low, new_high = new_limits

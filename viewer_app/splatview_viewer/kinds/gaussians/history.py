@@ -225,6 +225,9 @@ class TrainingLane:
     def _handle_pointer(self, player: Player, track: Track) -> None:
         """Show the snapshot under the pointer while its button is held."""
         is_held = track.take_pointer("Training track")
+        steps = track.take_arrows()
+        if steps:
+            self.step(steps)
         is_hovered = imgui.is_item_hovered()
         if not is_held and not is_hovered:
             return

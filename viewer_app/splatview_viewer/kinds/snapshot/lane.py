@@ -64,6 +64,9 @@ class OverviewLane:
         world = view.world()
         if world is not None:
             is_held = track.take_pointer(f"{self.name} track")
+            steps = track.take_arrows()
+            if steps:
+                self._shift_window(world, steps)
             self._take_pointer(world, rect, is_held=is_held)
         with track.drawing() as draw:
             imgui.set_cursor_screen_pos(ImVec2(rect.x, rect.y))
@@ -83,6 +86,15 @@ class OverviewLane:
                 high = ImVec2(x + scale, rect.y + rect.height)
                 draw.add_rect_filled(low, high, theme.u32(theme.TEXT))
         return view.state != previous
+
+    def _shift_window(self, world: PlotWorld, steps: int) -> None:
+        """Move the window by hundredths of all there is."""
+        view = self._view
+        low, high = world.extent
+        begin, end = view.state.x or (low, high)
+        shift = steps * (high - low) / 100
+        shift = min(max(shift, low - begin), high - end)
+        view.state = world.with_window(view.state, (begin + shift, end + shift))
 
     def _take_pointer(self, world: PlotWorld, rect: Rect, *, is_held: bool) -> None:
         """Move the window to the pointer, and change its width by the wheel."""
