@@ -29,7 +29,11 @@ from splatview_viewer.geometry.cameras import (
     look_at,
     project,
 )
-from splatview_viewer.kinds.gaussians.chosen_dots import space_out, thinned
+from splatview_viewer.kinds.gaussians.chosen_dots import (
+    is_other_order,
+    space_out,
+    thinned,
+)
 from splatview_viewer.kinds.gaussians.region_tools import RegionKind, region_of
 from splatview_viewer.kinds.gaussians.select import SelectMode, combine
 from splatview_viewer.render.region import SeenCentres
@@ -189,6 +193,13 @@ def test_dots_of_many_are_few_and_stay() -> None:
     assert sorted(space_out(pixels, (20, 20), 5.0)) == [0, 3]
 
 
+def test_order_of_gaussians_is_compared_by_their_places() -> None:
+    places = np.random.default_rng(5).normal(size=(500, 3))
+    assert not is_other_order(places, places * 1.02 + 0.01)
+    assert is_other_order(places, places[::-1])
+    assert not is_other_order(places, places[:100])
+
+
 @pytest.mark.parametrize("kind", ["box", "lasso", "brush"])
 def test_region_may_reach_beyond_the_picture(kind: RegionKind) -> None:
     points = [(-50.0, -20.0), (W + 400.0, -20.0), (W + 10.0, H + 900.0)]
@@ -332,3 +343,23 @@ def test_chosen_gaussians_have_yellow_dots(viewer: Viewer) -> None:
     select.hide()
     select.invert()
     assert yellow_pixels() == 0
+
+
+def test_choice_ends_with_another_number_of_gaussians(viewer: Viewer) -> None:
+    select = select_of(viewer)
+    data = select.view.data
+    means = data.renderer.scene().means.numpy()
+    select.choose(np.arange(2000) < 500, "new")
+    select.hide()
+    select.choose(np.arange(2000) < 900, "new")
+    data.put(scene_of(means * 1.001))
+    viewer.do()
+    assert (count(viewer), select.view.state.selection.hidden.count) == (900, 500)
+    data.put(scene_of(means[:1990]))
+    viewer.do()
+    assert count(viewer) == 0
+    assert select.view.state.selection == EVERYTHING
+    assert "1,990 Gaussians now, not 2,000" in viewer.state.toasts[-1].text
+    # Undo does not bring back what is of other Gaussians.
+    viewer.do(Key("z", mods=CTRL))
+    assert count(viewer) == 0

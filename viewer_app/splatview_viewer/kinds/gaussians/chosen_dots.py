@@ -33,6 +33,8 @@ _SPACING = 5.0
 them is seen."""
 _OPACITY = 0.9
 _FAINTEST = 1 / 255
+_MIN_COMPARED = 8
+"""Dots from which on two versions of a scene are compared."""
 _SPREAD = np.uint32(2654435769)
 """Multiplied by it, indices are as good as in random order (Fibonacci hashing)."""
 _VERTEX = """
@@ -76,8 +78,13 @@ class ChosenDots:
     def __init__(self, view: GaussianView) -> None:
         self._view = view
         self._reader = SceneReader(view, "chosen")
-        self.mask: Mask | None = None
-        """The Gaussians of which there are dots."""
+        self._followed_mask: Mask | None = None
+        """The Gaussians of which there are to be dots."""
+        self._key: tuple[Mask, Selection] | None = None
+        """What is chosen and what is drawn, as it was when `_places` were read."""
+        self.has_other_order = False
+        """The newest version of the scene has the Gaussians in another order, so that
+        others have the indices of the chosen ones."""
         self._places: np.ndarray | None = None
         """(M, 3) float64: centres, in an order as good as random; None: no dots."""
         self._spaced: np.ndarray | None = None
@@ -86,18 +93,29 @@ class ChosenDots:
         """The last picture was drawn while the camera moved, with the dots before."""
         self._drawing: _DotDrawing | None = None
 
+    @property
+    def mask(self) -> Mask | None:
+        """The Gaussians of which there are dots."""
+        if self._key is None:
+            return None
+        return self._key[0]
+
     def tick(self, now: float, mask: Mask | None) -> bool:
         """Follow what is chosen; return whether the picture has to be drawn again."""
         if mask is None:
-            had_dots = self._places is not None
-            self.mask = None
-            self._places = None
-            self._reader.forget()
-            return had_dots
+            if self._followed_mask is None:
+                return False
+            self._forget()
+            return True
+        self._followed_mask = mask
         selection = self._view.state.selection.unmarked
         answer = self._reader.take()
         if answer is not None:
-            (self.mask, _), self._places = answer
+            key, places = answer
+            if key == self._key and self._places is not None:
+                self.has_other_order = is_other_order(self._places, places)
+            self._key = key
+            self._places = places
             self._spaced = None
 
         def start(scene: GaussianScene) -> Callable[[], np.ndarray] | None:
@@ -109,6 +127,14 @@ class ChosenDots:
         self._reader.read(now, (mask, selection), start)
         has_come_to_rest = self._is_moving and not self._view.is_moving
         return answer is not None or has_come_to_rest
+
+    def _forget(self) -> None:
+        """Have no dots."""
+        self._followed_mask = None
+        self._key = None
+        self.has_other_order = False
+        self._places = None
+        self._reader.forget()
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw over the picture in `rect`."""
@@ -162,8 +188,7 @@ class ChosenDots:
 
     def close(self) -> None:
         """Release everything. Idempotent."""
-        self._reader.forget()
-        self._places = None
+        self._forget()
         if self._drawing is not None:
             for resource in reversed(self._drawing):
                 resource.release()
@@ -230,6 +255,22 @@ def places_later(
         return means[is_drawn].astype(np.float64)
 
     return read
+
+
+def is_other_order(previous: np.ndarray, places: np.ndarray) -> bool:
+    """Return whether Gaussians have changed places with others, by most of them.
+
+    A training moves its Gaussians by far less than they are apart.
+
+    Args:
+        previous: their centres in one version of a scene, (M, 3), in random order.
+        places: the same in another version; of another length, they are not compared.
+    """
+    if len(previous) != len(places) or len(places) < _MIN_COMPARED:
+        return False
+    moved = np.linalg.norm(places - previous, axis=1)
+    apart = np.linalg.norm(previous - np.roll(previous, 1, axis=0), axis=1)
+    return bool(np.median(moved) > 0.5 * np.median(apart))
 
 
 def space_out(pixels: np.ndarray, size: tuple[int, int], spacing: float) -> np.ndarray:

@@ -155,7 +155,13 @@ class Select(Tool["GaussianView"]):
                 "none is chosen or hidden"
             )
             return True
-        return self.dots.tick(now, self.mask)
+        needs_redraw = self.dots.tick(now, self.mask)
+        if self.dots.has_other_order:
+            self._end(
+                "The scene has its Gaussians in another order now: none is chosen or "
+                "hidden"
+            )
+        return needs_redraw
 
     def _end(self, message: str) -> None:
         """Choose and hide none, as the indices are of other Gaussians now."""
