@@ -100,7 +100,7 @@ def test_run_is_quiet_after_five_seconds_or_ten_usual_gaps(
     silence: float, gap: float, label: str
 ) -> None:
     entry = replace(TRAINING, published_at=NOW - silence, usual_gap_s=gap)
-    assert run_state(entry, NOW).word == label
+    assert run_state(entry, NOW).title == label
 
 
 def test_step_of_a_training_says_to_pause_first() -> None:

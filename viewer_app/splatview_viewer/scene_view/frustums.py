@@ -175,8 +175,8 @@ class Frustums(Tool[TrainedView]):
         self.is_following = False
         count = len(cameras)
         order = self.survey.order(cameras)
-        place = order.index(index)
-        candidates = [order[(place + step * i) % count] for i in range(1, count + 1)]
+        rank = order.index(index)
+        candidates = [order[(rank + step * i) % count] for i in range(1, count + 1)]
         self.enter(next((i for i in candidates if cameras.is_valid[i]), index))
 
     def order_by_psnr(self, is_by_psnr: bool) -> None:

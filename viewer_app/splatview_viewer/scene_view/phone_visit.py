@@ -76,7 +76,7 @@ def _draw_order(tool: Frustums, width: float) -> None:
     survey = tool.survey
     text = "By number" if survey.is_by_psnr else "Worst first"
     if survey.is_running:
-        text = survey.words
+        text = survey.count_words
     reason = tool.reason_no_worst()
     if not controls.button(text, name="Order", width=width, height=44, reason=reason):
         return
@@ -105,8 +105,9 @@ def _draw_photos(tool: Frustums, cameras: CameraSet, index: int) -> None:
     for column in range(count):
         x = corner.x + column * (width + gap)
         imgui.set_cursor_screen_pos(ImVec2(x, corner.y))
-        other = order[first + column]
-        _draw_photo(tool, other, (width, height), is_chosen=other == index)
+        photo_index = order[first + column]
+        is_chosen = photo_index == index
+        _draw_photo(tool, photo_index, (width, height), is_chosen=is_chosen)
     imgui.set_cursor_screen_pos(corner)
     imgui.dummy(ImVec2(width * count + gap * (count - 1), height))
 

@@ -50,10 +50,10 @@ def _draw_running(tool: Frustums) -> None:
     survey = tool.survey
     gap = theme.ROW_GAP * theme.scale()
     width = imgui.get_content_region_avail().x
-    draw_progress(survey.progress, f"Measured {survey.words}", width * 0.68 - gap)
+    draw_progress(survey.progress, f"Measured {survey.count_words}", width * 0.68 - gap)
     imgui.same_line(0, gap)
-    rest = imgui.get_content_region_avail().x / theme.scale()
-    if controls.button("Cancel", "close", name="Cancel##survey", width=rest):
+    button_width = imgui.get_content_region_avail().x / theme.scale()
+    if controls.button("Cancel", "close", name="Cancel##survey", width=button_width):
         survey.cancel()
 
 
@@ -75,10 +75,15 @@ def _draw_row(tool: Frustums, cameras: CameraSet, index: int) -> None:
     width = imgui.get_content_region_avail().x
     target = controls.item(f"photograph {index}", width, _ROW_HEIGHT * scale)
     is_chosen = tool.through.index == index
-    controls.draw_ground(target, theme.CHOSEN_GROUND if is_chosen else None)
+    ground = None
+    color = theme.TEXT
+    if is_chosen:
+        ground = theme.CHOSEN_GROUND
+        color = theme.ON_CHOSEN
+    controls.draw_ground(target, ground)
     controls.tip(f"Look through camera {index}")
-    color = theme.ON_CHOSEN if is_chosen else theme.TEXT
-    x, middle = target.x + 8 * scale, target.middle[1]
+    x = target.x + 8 * scale
+    middle = target.middle[1]
     name_width = width - (_PSNR_WIDTH + 16) * scale
     write(ui.fitted(cameras.label(index), name_width), x, middle, color)
     text = psnr_text(tool.survey.psnrs[index]).removesuffix(" PSNR")

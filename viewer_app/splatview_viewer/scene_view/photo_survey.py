@@ -15,15 +15,49 @@ from splatview_viewer.scene_view.psnr_meter import READ_DELAY, PsnrMeter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
+    from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.cameras.photos import PhotoStore
     from splatview_viewer.scene_view.protocol import TrainedView
 
-_PATIENCE = 10.0
+_MAX_DELAY = 10.0
 """Seconds after which a photograph that does not come is left out."""
 _MOST_MISSING = 3
 """Photographs in a row that do not come, after which no others are waited for."""
+
+
+class _LazyMeter:
+    """A meter that exists only while something is measured."""
+
+    def __init__(self, view: TrainedView) -> None:
+        self._view = view
+        self._meter: PsnrMeter | None = None
+        self._photo_texture: PhotoTexture | None = None
+
+    def begin(self, camera: Camera, photo: np.ndarray) -> None:
+        """Have the GPU compare the photograph of a camera with the scene."""
+        if self._meter is None:
+            self._photo_texture = PhotoTexture(self._view.data.ctx)
+            self._meter = PsnrMeter(self._view, self._photo_texture)
+        self._meter.begin(camera, photo)
+
+    def result(self) -> float | None:
+        """Return the PSNR that was found, in dB."""
+        if self._meter is None:
+            return None
+        return self._meter.result()
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+        if self._meter is not None:
+            self._meter.close()
+        if self._photo_texture is not None:
+            self._photo_texture.close()
+        self._meter = None
+        self._photo_texture = None
 
 
 class PhotoSurvey:
@@ -48,12 +82,11 @@ class PhotoSurvey:
         """The scene (`SceneData.loads`) as it was when measuring began."""
         self._photos: tuple[int, int, tuple[str, ...]] = (0, 0, ())
         """The photographs that were measured: those of another set are others."""
-        self._meter: PsnrMeter | None = None
-        self._photo_texture: PhotoTexture | None = None
+        self._meter = _LazyMeter(view)
         self._is_measuring = False
         """The GPU compares the next camera's photograph now."""
         self._next_at = 0.0
-        self._asked_at = math.inf
+        self._request_time = math.inf
         """When the next photograph was asked for."""
         self._missing = 0
         """The last photographs that did not come."""
@@ -77,7 +110,7 @@ class PhotoSurvey:
         return 1 - len(self._waiting) / max(self._total, 1)
 
     @property
-    def words(self) -> str:
+    def count_words(self) -> str:
         """How far it is: "12 of 30"."""
         return f"{self._total - len(self._waiting)} of {self._total}"
 
@@ -96,9 +129,9 @@ class PhotoSurvey:
         """Return the cameras in the order in which the user goes through them."""
         if not self.is_by_psnr:
             return range(len(cameras))
-        known = [index for index in self.worst_first() if index < len(cameras)]
-        others = [index for index in range(len(cameras)) if index not in self.psnrs]
-        return [*known, *others]
+        measured = [index for index in self.worst_first() if index < len(cameras)]
+        unmeasured = [i for i in range(len(cameras)) if i not in self.psnrs]
+        return [*measured, *unmeasured]
 
     def jobs(self) -> Sequence[RunningJob]:
         """Return the measurement, while it goes on."""
@@ -119,15 +152,16 @@ class PhotoSurvey:
         self._measured_loads = self._view.data.loads
         self._photos = _photos_of(cameras)
         self._is_measuring = False
-        self._asked_at = math.inf
+        self._request_time = math.inf
         self._missing = 0
         self._view.host.wake()
 
     def cancel(self) -> None:
         """Measure no more; what was measured stays."""
         self._waiting.clear()
+        self._is_measuring = False
         self.seeks_worst = False
-        self._close_meter()
+        self._meter.close()
 
     def forget(self) -> None:
         """Forget what was measured: other cameras are shown."""
@@ -166,8 +200,8 @@ class PhotoSurvey:
         photo = photos.photo(index)
         camera = cameras.camera(index)
         if photo is None or camera is None:
-            self._asked_at = min(self._asked_at, now)
-            is_late = now - self._asked_at > _PATIENCE
+            self._request_time = min(self._request_time, now)
+            is_late = now - self._request_time > _MAX_DELAY
             if not is_late and camera is not None and _is_expected(photos, index):
                 return False
             self._missing += is_late
@@ -175,7 +209,7 @@ class PhotoSurvey:
             return True
         self._missing = 0
         started_at = time.perf_counter()
-        self._open_meter().begin(camera, photo)
+        self._meter.begin(camera, photo)
         self._is_measuring = True
         # Where the processor draws, it has as much time for all else.
         seconds = time.perf_counter() - started_at
@@ -195,7 +229,7 @@ class PhotoSurvey:
     def _take_result(self, now: float) -> None:
         """Take the PSNR that the GPU has found."""
         self._is_measuring = False
-        psnr = self._open_meter().result()
+        psnr = self._meter.result()
         if psnr is not None:
             self.psnrs[self._waiting[0]] = psnr
         self._next_at = now
@@ -204,33 +238,17 @@ class PhotoSurvey:
     def _go_on(self) -> None:
         """Go on with the next photograph, or end."""
         self._waiting.popleft()
-        self._asked_at = math.inf
+        self._request_time = math.inf
         if self._missing >= _MOST_MISSING:
             self._waiting.clear()
             self._view.host.notify("No more photographs come: the others are measured")
         if self._waiting:
             return
-        self._close_meter()
+        self._meter.close()
         worst = self.worst_first()
         if worst:
             text = psnr_text(self.psnrs[worst[0]])
             self._view.host.notify(f"The worst photograph: camera {worst[0]}, {text}")
-
-    def _open_meter(self) -> PsnrMeter:
-        if self._meter is None:
-            self._photo_texture = PhotoTexture(self._view.data.ctx)
-            self._meter = PsnrMeter(self._view, self._photo_texture)
-        return self._meter
-
-    def _close_meter(self) -> None:
-        """Release what is only needed to measure."""
-        self._is_measuring = False
-        if self._meter is not None:
-            self._meter.close()
-        if self._photo_texture is not None:
-            self._photo_texture.close()
-        self._meter = None
-        self._photo_texture = None
 
     def close(self) -> None:
         """Release everything. Idempotent."""

@@ -34,7 +34,7 @@ class RunState:
     """A run's state, and what the buttons of the top bar do in it."""
 
     mode: Mode
-    word: str
+    title: str
     """"Training", "Quiet 2 min", "Ended"."""
     hue: Hue
     resumes: bool = False
@@ -45,13 +45,13 @@ class RunState:
     """Why it cannot take a step now; None: it can."""
     live: Literal["", "Live", "Last"] = ""
     """The name of the newest snapshot; "": there is none."""
-    since: str = ""
+    clock: str = ""
     """The time of day since which it is so, where that matters."""
 
     @property
     def words(self) -> str:
         """Return all that is said: "Ended 14:32"."""
-        return f"{self.word} {self.since}".rstrip()
+        return f"{self.title} {self.clock}".rstrip()
 
 
 WAITING = RunState(
@@ -77,9 +77,9 @@ def run_state(entry: Entry | None, now: float) -> RunState:
     if entry.paused:
         return _asked_to_pause(entry)
     if not entry.version and not entry.published_at:
-        word = "Waiting for data"
+        title = "Waiting for data"
         reason = "the run published nothing yet"
-        return RunState("waiting", word, "faint", False, reason, reason)
+        return RunState("waiting", title, "faint", False, reason, reason)
     silence_s = max(now - entry.published_at, 0.0)
     if silence_s > quiet_after(entry):
         return _quiet(entry, silence_s)
@@ -92,8 +92,10 @@ def quiet_after(entry: Entry) -> float:
 
 
 def _ended(entry: Entry) -> RunState:
-    since = clock_text(entry.ended_at) if entry.ended_at else ""
-    return RunState("ended", "Ended", "faint", False, ENDED, ENDED, "Last", since)
+    clock = ""
+    if entry.ended_at:
+        clock = clock_text(entry.ended_at)
+    return RunState("ended", "Ended", "faint", False, ENDED, ENDED, "Last", clock)
 
 
 def _asked_to_pause(entry: Entry) -> RunState:
@@ -110,9 +112,11 @@ def _asked_to_pause(entry: Entry) -> RunState:
 
 
 def _quiet(entry: Entry, silence_s: float) -> RunState:
-    word = f"Quiet {silence_text(silence_s)}"
-    reason = None if entry.waits else NEVER_WAITS
-    return RunState("quiet", word, "waits", False, reason, "nothing new comes", "Last")
+    title = f"Quiet {silence_text(silence_s)}"
+    reason = NEVER_WAITS
+    if entry.waits:
+        reason = None
+    return RunState("quiet", title, "waits", False, reason, "nothing new comes", "Last")
 
 
 def clock_text(seconds: float) -> str:

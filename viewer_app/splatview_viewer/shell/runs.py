@@ -76,7 +76,9 @@ def _groups_of(entries: Sequence[Entry]) -> list[RunGroup]:
     names = [group[0].run_name or key for key, group in members.items()]
     groups = []
     for (key, group), name in zip(members.items(), names, strict=True):
-        title = name if names.count(name) == 1 else key
+        title = key
+        if names.count(name) == 1:
+            title = name
         groups.append(RunGroup(key, group, title))
     return groups
 
@@ -84,7 +86,9 @@ def _groups_of(entries: Sequence[Entry]) -> list[RunGroup]:
 def told_entry(user: User) -> Entry | None:
     """Return the entry whose run the interface tells of; None: nothing is shown."""
     slot = told_slot(user)
-    return None if slot is None else slot.entry
+    if slot is None:
+        return None
+    return slot.entry
 
 
 def told_slot(user: User) -> Slot | None:
@@ -92,10 +96,10 @@ def told_slot(user: User) -> Slot | None:
     slot = user.layout.active.slot
     slots = user.catalogue.slots
     while slot is not None:
-        parts = [slots[key] for key in slot.source.uses if key in slots]
-        if not parts:
+        compared = [slots[key] for key in slot.source.uses if key in slots]
+        if not compared:
             return slot
-        slot = parts[0]
+        slot = compared[0]
     return None
 
 
@@ -134,14 +138,18 @@ def run_rate(user: User, group: RunGroup) -> str:
     if curves is not None and curves.rate is not None:
         return f"{rate_text(curves.rate.newest_value)} steps/s"
     rate = max(entry.rate_hz for entry in group.entries)
-    return f"{rate_text(rate)} /s" if rate >= _LEAST_HZ else ""
+    if rate < _LEAST_HZ:
+        return ""
+    return f"{rate_text(rate)} /s"
 
 
 def rate_text(value: float) -> str:
     """Return a frequency in three digits, without an exponent."""
     if value >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2g}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2g}"
 
 
 def logged_curves(user: User, group: RunGroup) -> Curves | None:
@@ -162,14 +170,19 @@ def logged_curves(user: User, group: RunGroup) -> Curves | None:
 
 def state_of(group: RunGroup | None) -> RunState:
     """Return the state of a run."""
-    return run_state(None if group is None else group.lead, time.time())
+    entry = None
+    if group is not None:
+        entry = group.lead
+    return run_state(entry, time.time())
 
 
 def hue_color(state: RunState) -> ImVec4:
     """Return the colour of a state's dot."""
     if state.hue == "good":
         return theme.SUCCESS
-    return theme.WAITS if state.hue == "waits" else theme.FAINT
+    if state.hue == "waits":
+        return theme.WAITS
+    return theme.FAINT
 
 
 def group_words(user: User, group: RunGroup, state: RunState) -> str:
@@ -195,16 +208,22 @@ def run_texts(user: User, group: RunGroup | None, state: RunState) -> RunTexts:
         return RunTexts("", "This machine, runs of yours", "")
     entry = group.lead
     step = run_step(user, group)
-    step_text = "" if step is None else f"Step {step:,.12g}"
+    step_text = ""
+    if step is not None:
+        step_text = f"Step {step:,.12g}"
     if state.mode == "ended":
-        lasted = _duration(entry.started_at, entry.ended_at)
-        return RunTexts(step_text, state.since, f"after {lasted}" if lasted else "")
-    rate = run_rate(user, group) if state.mode == "training" else ""
+        duration = _duration(entry.started_at, entry.ended_at)
+        if duration:
+            duration = f"after {duration}"
+        return RunTexts(step_text, state.clock, duration)
+    rate = ""
+    if state.mode == "training":
+        rate = run_rate(user, group)
     return RunTexts(step_text, rate, _duration(entry.started_at, time.time()))
 
 
-def _duration(begin: float, end: float) -> str:
+def _duration(start: float, end: float) -> str:
     """Return the time between two, in whole seconds: "5 min 42 s"; "" if not known."""
-    if not begin or end < begin:
+    if not start or end < start:
         return ""
-    return age_text(int(end - begin) * 1e6)
+    return age_text(int(end - start) * 1e6)

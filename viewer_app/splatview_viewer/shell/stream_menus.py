@@ -26,8 +26,9 @@ def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
     key = entry.key
     split = _why_not_compared(user, entry, merged=False)
     together = _why_not_compared(user, entry, merged=True)
-    is_pinned = entry.lasting_name in user.interface.state.pinned
-    pin = "Unpin it" if is_pinned else "Pin to the top of the list"
+    pin = "Pin to the top of the list"
+    if entry.lasting_name in user.interface.state.pinned:
+        pin = "Unpin it"
     return [
         MenuRow("Show", partial(user.do, user.choose, key), "eye", "Enter"),
         MenuRow(
@@ -72,8 +73,9 @@ def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
 
 def head_menu(user: User, group: RunGroup) -> list[MenuRow | None]:
     """Return the rows of the menu of a run, or of the files."""
-    is_folded = group.key in user.interface.state.folded_runs
-    title = "List its streams" if is_folded else "Fold its streams"
+    title = "Fold its streams"
+    if group.key in user.interface.state.folded_runs:
+        title = "List its streams"
     keys = [entry.key for entry in group.entries]
     reason = None
     if any(why_not_taken_out(entry) for entry in group.entries):
@@ -93,16 +95,20 @@ def head_menu(user: User, group: RunGroup) -> list[MenuRow | None]:
 
 def _why_not_compared(user: User, entry: Entry, *, merged: bool) -> str | None:
     """Return why an entry cannot be shown together with what is shown; None: it can."""
-    shown = user.state.selected_entry
+    selected = user.state.selected_entry
     kind = kinds.about(entry.kind)
-    if shown is None:
+    if selected is None:
         return "nothing is shown"
-    if shown is entry:
+    if selected is entry:
         return "it is shown"
-    if shown.kind != entry.kind:
+    if selected.kind != entry.kind:
         return "not of one kind"
-    is_possible = kind.merged if merged else kind.compared
-    return None if is_possible else "not possible for it"
+    is_possible = kind.compared
+    if merged:
+        is_possible = kind.merged
+    if not is_possible:
+        return "not possible for it"
+    return None
 
 
 def _why_not_saved(user: User, entry: Entry) -> str | None:
@@ -112,12 +118,16 @@ def _why_not_saved(user: User, entry: Entry) -> str | None:
     if entry.key != user.layout.active.key:
         return "show it first"
     view = user.view
-    return None if view is not None and not view.empty else "not seen yet"
+    if view is None or view.empty:
+        return "not seen yet"
+    return None
 
 
 def why_not_taken_out(entry: Entry) -> str | None:
     """Return why an entry stays in the list; None: it can be taken out."""
-    return "it is published" if entry.alive and not entry.is_file else None
+    if entry.alive and not entry.is_file:
+        return "it is published"
+    return None
 
 
 def pin_entry(user: User, pin: str) -> None:

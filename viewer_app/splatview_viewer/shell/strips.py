@@ -49,50 +49,34 @@ def draw_strips(user: User, info: Info, scale: float) -> None:
     for viewport in user.layout.seen:
         if not viewport.head.height:
             continue
-        number = user.layout.all.index(viewport)
-        own = info if viewport is user.layout.active else viewport.info()
-        with board(f"strip {number}", viewport.head, color=theme.BAR) as opened:
-            if opened:
-                _draw_strip(viewport, own, user, scale)
+        pane_index = user.layout.all.index(viewport)
+        pane_info = info
+        if viewport is not user.layout.active:
+            pane_info = viewport.info()
+        name = f"strip {pane_index}"
+        with board(name, viewport.head, color=theme.BAR) as is_open:
+            if is_open:
+                _draw_strip(viewport, pane_info, user, scale)
 
 
 def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> None:
     """Draw one strip: a name and a run at the left, facts and buttons at the right."""
     strip = viewport.head
     layout = user.layout
-    number = layout.all.index(viewport)
     is_active = viewport is layout.active
     note = _note_of(viewport)
     right = _draw_buttons(viewport, note, user, scale)
-    entry = viewport.entry
-    name = "Empty" if entry is None else entry.name
-    run = user.interface.groups.of(entry)
-    group = "" if run is None else run.title
-    imgui.set_cursor_screen_pos(ImVec2(strip.x, strip.y))
-    of = controls.item(f"name {number}", right - strip.x, strip.height)
-    if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
-        user.do(user.on_viewport, Layout.maximise, viewport)
-    elif of.pressed:
-        user.do(user.on_viewport, Layout.activate, viewport)
-    open_on_item(_MENU)
-    if imgui.is_popup_open(_MENU):
-        draw_menu(_MENU, _menu_rows(viewport, user))
-    controls.tip(f"{name}, {group}\n{_TIP}" if group else _TIP)
-    draw = imgui.get_window_draw_list()
+    name, group = _names_of(viewport, user)
+    _take_clicks(viewport, (name, group), right, user)
     middle = strip.y + strip.height / 2
-    x = strip.x + 12 * scale
-    if note.badge:
-        color = theme.run_color(_BADGES.index(note.badge))
-        controls.badge(note.badge, color, (x, middle - 9 * scale))
-        x += 26 * scale
-    else:
-        kind = "gaussians" if entry is None else entry.kind
-        icons.draw(draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, 14)
-        x += 20 * scale
-    x = _draw_title(info.title or name, info.subtitle or group, (x, right), middle)
-    facts = _facts(viewport, info, note, user)
-    _draw_facts(facts, x, right - 8 * scale, middle)
+    x = _draw_sign(viewport, note, middle, scale)
+    title_left = _draw_title(
+        info.title or name, info.subtitle or group, (x, right), middle
+    )
+    phrases = _phrases(viewport, info, note, user)
+    _draw_phrases(phrases, title_left, right - 8 * scale, middle)
     if is_active and len(layout.seen) > 1:
+        draw = imgui.get_window_draw_list()
         draw.add_rect_filled(
             ImVec2(strip.x, strip.y + strip.height - 2 * scale),
             ImVec2(strip.x + strip.width, strip.y + strip.height),
@@ -100,18 +84,68 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
         )
 
 
+def _names_of(viewport: Viewport, user: User) -> tuple[str, str]:
+    """Return the names of what a pane shows and of its run; "" for none."""
+    entry = viewport.entry
+    if entry is None:
+        return "Empty", ""
+    run = user.interface.groups.of(entry)
+    if run is None:
+        return entry.name, ""
+    return entry.name, run.title
+
+
+def _take_clicks(
+    viewport: Viewport, names: tuple[str, str], right: float, user: User
+) -> None:
+    """Take clicks on a strip up to a pixel x, and open its menu."""
+    strip = viewport.head
+    pane_index = user.layout.all.index(viewport)
+    imgui.set_cursor_screen_pos(ImVec2(strip.x, strip.y))
+    target = controls.item(f"name {pane_index}", right - strip.x, strip.height)
+    if target.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+        user.do(user.on_viewport, Layout.maximise, viewport)
+    elif target.pressed:
+        user.do(user.on_viewport, Layout.activate, viewport)
+    open_on_item(_MENU)
+    if imgui.is_popup_open(_MENU):
+        draw_menu(_MENU, _menu_rows(viewport, user))
+    name, group = names
+    tip = _TIP
+    if group:
+        tip = f"{name}, {group}\n{_TIP}"
+    controls.tip(tip)
+
+
+def _draw_sign(
+    viewport: Viewport, note: PaneNote, middle: float, scale: float
+) -> float:
+    """Draw a badge or the icon of a kind; return the pixel x after it."""
+    x = viewport.head.x + 12 * scale
+    if note.badge:
+        color = theme.run_color(_BADGES.index(note.badge))
+        controls.badge(note.badge, color, (x, middle - 9 * scale))
+        return x + 26 * scale
+    kind = "gaussians"
+    if viewport.entry is not None:
+        kind = viewport.entry.kind
+    draw = imgui.get_window_draw_list()
+    icons.draw(draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, 14)
+    return x + 20 * scale
+
+
 def _draw_title(
-    title: str, subtitle: str, between: tuple[float, float], middle: float
+    title: str, subtitle: str, x_range: tuple[float, float], middle: float
 ) -> float:
     """Write what a pane shows and of which run; return the pixel x after it."""
     scale = theme.scale()
-    x, right = between
+    x, right = x_range
     draw = imgui.get_window_draw_list()
     top = round(middle - imgui.get_text_line_height() / 2)
     with theme.bold():
         # A long name leaves room for a fact.
-        room = max(right - x - _FACT_WIDTH * scale, (right - x) / 2)
-        text = fitted(title, room - 12 * scale)
+        title_width = max(right - x - _FACT_WIDTH * scale, (right - x) / 2)
+        text = fitted(title, title_width - 12 * scale)
         lettering.write(draw, round(x), top, theme.u32(theme.TEXT), text)
         x += lettering.measure(text).x + 8 * scale
     if subtitle and x + lettering.measure(subtitle).x <= right - 12 * scale:
@@ -129,42 +163,49 @@ def _note_of(viewport: Viewport) -> PaneNote:
     return PaneNote()
 
 
-def _facts(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[str]:
+def _phrases(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[str]:
     """Return the facts of a pane, the most important ones first."""
-    layout = user.layout
+    is_alone = len(user.layout.seen) == 1
     step = _past_step(viewport)
-    entry = viewport.entry
-    facts = list(info.details)
-    if len(layout.seen) > 1 and info.facts:
-        facts = list(info.facts)
-        live_step = None if entry is None else entry.step
-        is_curve = entry is not None and about(entry.kind).strip
-        if step is None and live_step is not None and not is_curve:
-            facts.insert(0, f"step {live_step:,.12g}")
+    phrases = list(info.details)
+    if not is_alone and info.facts:
+        phrases = list(info.facts)
+        live_step = _live_step(viewport)
+        if step is None and live_step is not None:
+            phrases.insert(0, f"step {live_step:,.12g}")
     if step is not None:
-        words = f"step {step:,}"
-        facts = [words, *(fact for fact in facts if fact not in (words, "recorded"))]
+        step_phrase = f"step {step:,}"
+        known = (step_phrase, "recorded")
+        phrases = [step_phrase, *(p for p in phrases if p not in known)]
     if note.label:
-        facts.insert(0, note.label)
+        phrases.insert(0, note.label)
     rate = user.state.displayed_timings.fps
-    if len(layout.seen) == 1 and rate >= 2:
-        facts.append(f"{rate:.0f} pictures/s")
-    return facts
+    if is_alone and rate >= 2:
+        phrases.append(f"{rate:.0f} pictures/s")
+    return phrases
+
+
+def _live_step(viewport: Viewport) -> float | None:
+    """Return the step of the live version in a pane; None: it names none."""
+    entry = viewport.entry
+    if entry is None or about(entry.kind).strip:
+        return None
+    return entry.step
 
 
 def _past_step(viewport: Viewport) -> int | None:
     """Return the recorded step that a pane shows; None: what comes."""
-    found = viewport.working()
-    if found is None or found[1].view.playback is None:
+    working = viewport.working()
+    if working is None or working[1].view.playback is None:
         return None
-    return found[1].view.playback.step
+    return working[1].view.playback.step
 
 
-def _draw_facts(facts: list[str], left: float, right: float, middle: float) -> None:
+def _draw_phrases(phrases: list[str], left: float, right: float, middle: float) -> None:
     """Write as many facts as fit, ending at a pixel x."""
     with theme.font_size(theme.SMALL_SIZE):
-        for count in range(len(facts), 0, -1):
-            text = "  \u00b7  ".join(facts[:count])
+        for count in range(len(phrases), 0, -1):
+            text = "  \u00b7  ".join(phrases[:count])
             width = lettering.measure(text).x
             if left + width > right:
                 continue
@@ -208,31 +249,35 @@ def _draw_buttons(
 def _buttons_of(viewport: Viewport, note: PaneNote, user: User) -> list[_Button]:
     """Return the buttons of a strip, from the left."""
     layout = user.layout
-    number = layout.all.index(viewport)
+    pane_index = layout.all.index(viewport)
     buttons = []
     if note.tied is not None:
-        icon = "tied" if note.tied else "untied"
+        icon = "untied"
+        if note.tied:
+            icon = "tied"
         press = partial(user.do, user.switch_tie, viewport)
-        buttons.append(_Button(icon, f"tie {number}", note.tip, press, note.tied))
+        buttons.append(_Button(icon, f"tie {pane_index}", note.tip, press, note.tied))
     show = partial(user.do, _show_beside, user, viewport)
     hint = "Another pane beside it, which begins as this one"
-    buttons.append(_Button("panel", f"beside {number}", hint, show))
+    buttons.append(_Button("panel", f"beside {pane_index}", hint, show))
     if len(layout) == 1:
-        buttons.append(_more_button(number))
+        buttons.append(_more_button(pane_index))
         return buttons
-    hint = "All panes again" if layout.maximised else "This pane alone"
+    hint = "This pane alone"
+    if layout.maximised:
+        hint = "All panes again"
     press = partial(user.do, user.on_viewport, Layout.maximise, viewport)
-    buttons.append(_Button("alone", f"alone {number}", hint, press))
+    buttons.append(_Button("alone", f"alone {pane_index}", hint, press))
     hint = "Close this pane; its stream stays in the list"
     press = partial(user.do, user.on_viewport, Layout.remove, viewport)
-    buttons.append(_Button("close", f"close {number}", hint, press))
+    buttons.append(_Button("close", f"close {pane_index}", hint, press))
     return buttons
 
 
-def _more_button(number: int) -> _Button:
+def _more_button(pane_index: int) -> _Button:
     """Return the button of the menu, which has what the other buttons do as well."""
     press = partial(open_menu, _MENU)
-    return _Button("more", f"more {number}", "More of this pane", press)
+    return _Button("more", f"more {pane_index}", "More of this pane", press)
 
 
 def _show_beside(user: User, viewport: Viewport) -> None:

@@ -212,7 +212,7 @@ class _Bar:
 
     def _chip_width(self) -> float:
         with theme.bold(15):
-            return lettering.measure(self.state.word).x / self.scale + 34
+            return lettering.measure(self.state.title).x / self.scale + 34
 
     def _draw_words(self, x: float, dropped: frozenset[str]) -> None:
         """Draw the state, the step, the rate and the time."""
@@ -242,7 +242,7 @@ class _Bar:
         dot = ImVec2(x + 13 * scale, self.middle)
         draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(self.state)), 16)
         with theme.bold(15):
-            write(self.state.word, x + 24 * scale, self.middle, theme.TEXT)
+            write(self.state.title, x + 24 * scale, self.middle, theme.TEXT)
 
     # -- at the right ------------------------------------------------------------------
 
@@ -438,7 +438,7 @@ class _Bar:
         dot = ImVec2(x + 4 * scale, y)
         draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(self.state)), 16)
         step = self.texts.step[:1].lower() + self.texts.step[1:]
-        words = " \u00b7 ".join(filter(None, (self.state.word, step)))
+        words = " \u00b7 ".join(filter(None, (self.state.title, step)))
         with theme.font_size(theme.SMALL_SIZE):
             x += 14 * scale
             write(words, x, y, theme.DIM, right - x)
