@@ -8,11 +8,15 @@ import pytest
 
 from splatview_viewer.core import quantities
 from splatview_viewer.core.quantities import (
+    BINARY,
+    DECIMAL,
     Tick,
     ago_ticks,
     byte_ticks,
     count_ticks,
     log_ticks,
+    size_text,
+    use_byte_units,
 )
 
 
@@ -58,3 +62,17 @@ def test_ticks_of_time_are_round_on_the_clock(span: float, max_ticks: int) -> No
     # Within a day, no label occurs twice.
     if span <= 86400e6:
         assert len({text for _, text in ticks}) == len(ticks)
+
+
+def test_memory_is_told_in_the_chosen_units() -> None:
+    size = 6 * 10**9
+    assert size_text(size) == "5.59 GiB"
+    use_byte_units(DECIMAL)
+    try:
+        assert size_text(size) == "6.00 GB"
+        ticks = byte_ticks(0, 12e9, 7)
+        assert [text for _, text in ticks[:4]] == ["0", "2 GB", "4 GB", "6 GB"]
+        ticks = byte_ticks(6e9, 7e9, 5)
+        assert ticks[1][1] == "6.2 GB"
+    finally:
+        use_byte_units(BINARY)

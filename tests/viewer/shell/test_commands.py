@@ -22,6 +22,7 @@ from splatview_viewer.kinds.memory import commands as memory
 from splatview_viewer.kinds.scalars import commands as scalars
 from splatview_viewer.kinds.snapshot import commands as snapshot
 from splatview_viewer.shell.commands import COMMANDS, named
+from splatview_viewer.shell.interface_state import InterfaceState
 from splatview_viewer.shell.key_list import key_lines
 from splatview_viewer.ui import icons
 
@@ -164,6 +165,25 @@ def test_panes_are_opened_walked_and_closed_by_keys(viewer: Viewer) -> None:
     press_key(viewer, "shift")
     assert len(layout) == 1
     assert named("pane.close").reason(viewer.user) == "there is one pane"
+
+
+def test_about_card_tells_versions_and_copies_them(viewer: Viewer) -> None:
+    viewer.user.run(named("about.show"))
+    press_key(viewer, "shift")
+    viewer.click("Copy")
+    viewer.until(viewer.screen.desktop.pasted)
+    labels = [line.split(":")[0] for line in viewer.screen.desktop.pasted().split("\n")]
+    assert {"Viewer", "PyTorch", "gsplat", "OpenGL", "Licence"} <= set(labels)
+    press_key(viewer, "escape")
+    assert not viewer.user.interface.surface.has_popup
+
+
+def test_units_of_memory_are_remembered(viewer: Viewer) -> None:
+    viewer.user.run(named("units.switch"))
+    press_key(viewer, "shift")
+    state = InterfaceState()
+    state.recall(viewer.user.catalogue.memo)
+    assert state.decimal_bytes
 
 
 def test_time_area_is_folded_by_its_key(viewer: Viewer) -> None:

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""Units of bytes, each 1024 times the one before."""
+
+class ByteUnits(NamedTuple):
+    """Units of bytes, each so many times the one before."""
+
+    factor: int
+    names: tuple[str, ...]
+
+
+BINARY = ByteUnits(1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+DECIMAL = ByteUnits(1000, ("B", "kB", "MB", "GB", "TB", "PB"))
+_byte_units = BINARY
+"""The units of the user whose interface is drawn."""
+
+
+def use_byte_units(units: ByteUnits) -> None:
+    """Tell sizes in these units from now on."""
+    global _byte_units
+    _byte_units = units
+
+
 _DAY_S = 86400
 # fmt: off
 _ROUND_SECONDS = (
@@ -26,11 +44,12 @@ Tick = tuple[float, str]
 
 
 def size_text(size: float) -> str:
-    """Return bytes in three digits and units of 1024: "512 B", "1.50 GiB", "-2.00 MiB"."""
+    """Return bytes in three digits: "512 B", "1.50 GiB", "-2.00 MiB"."""
+    units = _byte_units
     amount = float(abs(size))
     unit = 0
-    while amount >= 999.5 and unit < len(UNITS) - 1:
-        amount /= 1024
+    while amount >= 999.5 and unit < len(units.names) - 1:
+        amount /= units.factor
         unit += 1
     if unit == 0 or amount >= 99.95:
         digits = 0
@@ -39,7 +58,7 @@ def size_text(size: float) -> str:
     else:
         digits = 2
     sign = "-" if size < 0 else ""
-    return f"{sign}{amount:.{digits}f} {UNITS[unit]}"
+    return f"{sign}{amount:.{digits}f} {units.names[unit]}"
 
 
 def exact_size_text(size: int) -> str:
@@ -128,27 +147,36 @@ def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
 
     low, high: bytes at both ends of the axis.
     """
+    units = _byte_units
     spacing = max((high - low) / max(count, 1), 1.0)
-    step = float(2 ** max(math.ceil(math.log2(spacing)), 0))
+    if units is BINARY:
+        step = float(2 ** max(math.ceil(math.log2(spacing)), 0))
+    else:
+        step = round_up(spacing)
     unit = _tick_unit(low, high, step)
-    size = 1024**unit
-    # Halves, quarters and eighths of a unit.
-    digits = min(max(-round(math.log2(step / size)), 0), 3)
+    size = units.factor**unit
+    if units is BINARY:
+        # Halves, quarters and eighths of a unit.
+        digits = min(max(-round(math.log2(step / size)), 0), 3)
+    else:
+        digits = min(max(-math.floor(math.log10(step / size) + 1e-9), 0), 3)
     ticks = []
     for value in _multiples(low, high, step):
         label = "0"
         if value:
-            label = f"{value / size:,.{digits}f} {UNITS[unit]}"
+            label = f"{value / size:,.{digits}f} {units.names[unit]}"
         ticks.append((value, label))
     return ticks
 
 
 def _tick_unit(low: float, high: float, step: float) -> int:
     """Return the index of the unit of ticks at multiples of `step` bytes."""
-    unit = min(max(int(math.log2(step) // 10), 0), len(UNITS) - 1)
-    if unit + 1 < len(UNITS):
+    units = _byte_units
+    last = len(units.names) - 1
+    unit = min(max(int(math.log(step, units.factor) + 1e-9), 0), last)
+    if unit < last:
         # 6.5 GiB rather than 6,656 MiB.
-        larger = 1024 ** (unit + 1)
+        larger = units.factor ** (unit + 1)
         if step >= larger / 8 and high >= 2 * larger:
             unit += 1
     if unit == 0 and low >= 1 << 20:

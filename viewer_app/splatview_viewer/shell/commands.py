@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control.limits import VERSION
 from splatview_viewer.core.command import Command
 from splatview_viewer.core.view import TABS
 from splatview_viewer.shell.layout import Layout
@@ -151,7 +150,11 @@ def _show_performance(user: User) -> None:
 
 
 def _tell_about(user: User) -> None:
-    user.say(f"splatview {VERSION}, drawn by {user.state.screen}")
+    user.show_about()
+
+
+def _switch_units(user: User) -> None:
+    user.set_decimal_bytes(not user.interface.state.decimal_bytes)
 
 
 def _list_keys(user: User) -> None:
@@ -315,6 +318,12 @@ COMMANDS: tuple[Command[User], ...] = (
         _show_performance,
         icon="gauge",
         reason=_why_no_picture,
+    ),
+    Command(
+        "units.switch",
+        "Units: memory in GiB or in GB",
+        _switch_units,
+        icon="memory",
     ),
     Command("about.show", "About splatview", _tell_about, icon="help"),
     Command("keys.list", "List the keys", _list_keys, typed="?", icon="keyboard"),

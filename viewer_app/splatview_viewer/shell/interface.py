@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.quantities import BINARY, DECIMAL, use_byte_units
 from splatview_viewer.core.view import Info
 from splatview_viewer.shell import footer, sections, top_bar
+from splatview_viewer.shell.about import About
 from splatview_viewer.shell.interface_state import InterfaceState
 from splatview_viewer.shell.key_list import draw_key_list
 from splatview_viewer.shell.known_settings import KnownSettings
@@ -84,6 +86,7 @@ class Interface:
         self.sparklines = Sparklines()
         self.footer = footer.Footer()
         self.toasts = Toasts()
+        self.about = About()
         self._covered: tuple[int, str] | None = None
         """The list and the readout whose letters imgui can draw."""
         self._states: list[str] = []
@@ -139,6 +142,7 @@ class Interface:
             True when a setting changed: the picture has to be drawn again.
         """
         scale = user.screen.state.scale
+        use_byte_units(DECIMAL if self.state.decimal_bytes else BINARY)
         visit = self._take_visit(user)
         shown: tuple[list[Section], Info] = ([], Info())
         if not self.state.bare:
@@ -173,6 +177,7 @@ class Interface:
                 self._zone("top bar", top_bar.draw, user, info, zones.top, scale)
             self._zone("ring", _draw_ring, self.surface.input.ring, scale)
             self._zone("popups", self.footer.draw_popups, user)
+            self._zone("about", self.about.draw, user)
             self._zone("palette", self.palette.draw, user)
             if user.state.help:
                 self._zone("keys", draw_key_list, user, zones.panes, scale)

@@ -51,6 +51,8 @@ class InterfaceState:
     """True for pictures with nothing around or over them."""
     hides_all: bool = False
     """True where the key that hides the panel hides all that is around the pictures."""
+    decimal_bytes: bool = False
+    """True to tell memory in GB, False in GiB."""
     lane: str = ""
     """The name of the chosen lane of the time area; "" for the first."""
 
@@ -82,6 +84,7 @@ class InterfaceState:
             self.tab = values["tab"]
         self.panel_width = _number(values.get("panel_width"), PANEL_WIDTHS, PANEL_WIDTH)
         self.time_folded = values.get("time_folded") is True
+        self.decimal_bytes = values.get("decimal_bytes") is True
         self.pinned = _texts(values.get("pinned"), _MAX_PINNED)
         self.sparks = _texts(values.get("sparks"), _MAX_SPARKS)
         self.plotted = _choices(values.get("plotted"), _MAX_PLOTTED)
@@ -92,6 +95,7 @@ class InterfaceState:
             "tab": self.tab,
             "panel_width": self.panel_width,
             "time_folded": self.time_folded,
+            "decimal_bytes": self.decimal_bytes,
             "pinned": self.pinned[:_MAX_PINNED],
             "sparks": self.sparks[:_MAX_SPARKS],
             "plotted": dict(list(self.plotted.items())[-_MAX_PLOTTED:]),

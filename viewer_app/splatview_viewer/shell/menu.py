@@ -310,6 +310,9 @@ def draw_main_menu(user: User, at: tuple[float, float] | None = None) -> bool:
         "time.fold": "Open the time area"
         if user.interface.state.time_folded
         else "Fold the time area",
+        "units.switch": "Memory in GiB"
+        if user.interface.state.decimal_bytes
+        else "Memory in GB",
         "theme.switch": "Dark colours" if user.state.light else "Light colours",
         "pane.alone": "All panes again" if user.layout.maximised else "This pane alone",
     }
@@ -328,7 +331,7 @@ MAIN_MENU = "main menu"
 _MAIN_GROUPS = (
     ("file.open", "picture.save", "picture.save_transparent"),
     ("pane.beside", "pane.alone", "pane.close"),
-    ("panel.toggle", "time.fold", "screen.full", "theme.switch"),
+    ("panel.toggle", "time.fold", "screen.full", "theme.switch", "units.switch"),
     ("performance.show", "keys.list", "about.show"),
 )
 """Names of commands of the main menu."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.shell.cards import (
     draw_empty,
     draw_end,
@@ -157,7 +158,7 @@ def status_phrases(state: State, info: Info) -> list[str]:
         phrases.append(f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}")
     if t.gpu_memory is not None:
         used, total = t.gpu_memory
-        phrases.append(f"GPU memory {used / 2**30:.1f} of {total / 2**30:.0f} GB")
+        phrases.append(f"GPU memory {size_text(used)} of {size_text(total)}")
     stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
     if stages:
         phrases.append(" + ".join(stages) + " ms")

@@ -580,6 +580,17 @@ class User:
         self.host.memo.put("light", light)
         self.mark(SETTLE)
 
+    def set_decimal_bytes(self, decimal: bool) -> None:
+        """Tell memory in GB, or in GiB; also in later sessions."""
+        self.interface.state.decimal_bytes = decimal
+        self.interface.state.remember(self.catalogue.memo)
+        self.mark(SETTLE)
+
+    def show_about(self) -> None:
+        """Open the card about the viewer."""
+        self.interface.about.open(self)
+        self.mark(SETTLE)
+
     def toggle_panel(self) -> None:
         state = self.interface.state
         if state.hides_all:
