@@ -13,12 +13,15 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import Page
 
 from splatview_viewer.app import loop
+from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.gpu.steps import StepQueue
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.passes import Parts
+from splatview_viewer.scene.shapes import Box
+from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.shell.user import User
 
 
@@ -187,3 +190,45 @@ def test_fault_in_a_step_is_the_scenes(
         return "no order" in slot.entry.fault
 
     house.until(has_fault)
+
+
+def test_lines_stay_with_the_picture_that_is_seen(house: House, gate: Gate) -> None:
+    """A box around the scene moves once the page has the picture that it belongs to."""
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    view = view_of(user)
+    crop = view.tools.of(Crop)
+    view.tools.choose(crop.name)
+    crop.set_shape(Box((0.0, 0.0, 0.0), (0.5, 0.5, 0.5)))
+    user.mark()
+    until_whole(house, page)
+    before = lines_of(house, page)
+    gate.is_open = False
+    turn_camera(page, user)
+    until_begun(house, view)
+    for _ in range(20):
+        step(house.app)
+    np.testing.assert_array_equal(lines_of(house, page), before)
+    gate.is_open = True
+    until_whole(house, page)
+
+    def is_with_picture() -> bool:
+        return not user.waiting and view.seen_camera == view.picture.camera
+
+    def have_lines_moved() -> bool:
+        return bool((lines_of(house, page) != before).any())
+
+    house.until(is_with_picture)
+    assert view.seen_camera == view.rig.camera()
+    house.until(have_lines_moved)
+
+
+def lines_of(house: House, page: Page) -> np.ndarray:
+    """Return the interface over the middle of a page's picture, as far as it came."""
+    rect = house.users[page].layout.active.rect
+    interface = house.interface(page)
+    assert interface is not None
+    top = rect.y + rect.height // 4
+    left = rect.x + rect.width // 4
+    return interface[top : top + rect.height // 2, left : left + rect.width // 2].copy()

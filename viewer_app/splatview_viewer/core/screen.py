@@ -169,8 +169,20 @@ class InterfaceLayer(Protocol):
         """
         ...
 
-    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> None:
-        """Show the pictures that were drawn into the screen's framebuffer."""
+    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> int:
+        """Show the pictures that were drawn into the screen's framebuffer.
+
+        Returns their number, which grows.
+        """
+        ...
+
+    @property
+    def sent_pictures(self) -> int:
+        """The number of the last pictures that were sent.
+
+        What is presented from now on comes after them. Where it changes, the loop
+        wakes.
+        """
         ...
 
 

@@ -240,6 +240,13 @@ class View(Generic[Data, State]):
     """The kind of stream it shows."""
     keys: Sequence[KeyHelp] = ()
     """The keys and gestures over its picture."""
+    drawn_camera: Any = None
+    """The camera of the last picture; None where lines over it depend on none."""
+    seen_camera: Any = None
+    """The camera of the picture that its user sees, which lines in `ui` are drawn with;
+    None: the present one. Set by the caller."""
+    has_lines: bool = False
+    """The last `ui` drew lines with `seen_camera`."""
 
     def __init__(self, data: Data, state: State) -> None:
         """Start with a state.

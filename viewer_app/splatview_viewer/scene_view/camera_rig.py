@@ -153,6 +153,29 @@ class CameraRig:
             return None
         return self.camera_of_scene(rect or self.rect)
 
+    def drawn_camera(self, rect: Rect) -> Camera | None:
+        """Return the camera of the picture that was drawn last.
+
+        What is drawn into its layer has the same one. None without a scene.
+        """
+        return self._in_size(self._view.drawn_camera, rect)
+
+    def seen_camera(self, rect: Rect) -> Camera | None:
+        """Return the camera of the picture that is seen; None without a scene.
+
+        Lines of imgui over it are drawn with this one.
+        """
+        self._view.has_lines = True
+        if self._view.host.exact:
+            return self.drawn_camera(rect)
+        return self._in_size(self._view.seen_camera, rect)
+
+    def _in_size(self, camera: Camera | None, rect: Rect) -> Camera | None:
+        """Return a camera for `rect`; the present one for None."""
+        if camera is None or self._view.data.summary is None:
+            return self.camera(rect)
+        return camera.resized(rect.width, rect.height)
+
     def camera_of_scene(self, rect: Rect) -> Camera:
         """Return the camera that draws into `rect`; there is a scene."""
         size = (rect.width, rect.height)

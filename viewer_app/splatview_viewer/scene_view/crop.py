@@ -256,9 +256,11 @@ class Crop(Tool[SelectableView]):
         # The panel's part, which is drawn later, sets this again.
         has_handles = self.has_handles
         self.is_open = False
-        camera = self.view.rig.camera(rect)
         shape = self.shape
-        if has_handles and camera is not None and shape is not None:
+        if not has_handles or shape is None:
+            return False
+        camera = self.view.rig.seen_camera(rect)
+        if camera is not None:
             _draw_shape(shape, camera, rect, scale)
             _draw_handles(self, camera, rect, scale)
         return False

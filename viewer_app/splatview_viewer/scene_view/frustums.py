@@ -391,7 +391,7 @@ class Frustums(Tool[TrainedView]):
         content = self.content
         if content is None or self.view.host.exact == "scene":
             return
-        camera = self.view.rig.camera(rect)
+        camera = self.view.rig.drawn_camera(rect)
         if camera is None:
             return
         if self.through.is_there:
@@ -416,16 +416,15 @@ class Frustums(Tool[TrainedView]):
         cameras = self.cameras
         if content is None or cameras is None:
             return False
-        camera = self.view.rig.camera(rect)
-        if camera is None:
-            return False
         if self.through.is_there:
-            self.through.draw_over(rect, scale, content)
+            if self.view.data.summary is not None:
+                self.through.draw_over(rect, scale, content)
             return False
         hovered = self.hovered
         if hovered is None or self.through.index is not None:
             return False
-        if hovered < len(cameras):
+        camera = self.view.rig.seen_camera(rect)
+        if camera is not None and hovered < len(cameras):
             draw_name_tag(cameras, hovered, camera, self.depth, rect)
         return False
 

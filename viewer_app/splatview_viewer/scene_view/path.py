@@ -282,7 +282,7 @@ class PathTool(Tool[SceneView]):
         self.is_edited = False
         if not is_asked or self.is_playing or not self.path.keys:
             return False
-        camera = self.view.rig.camera(rect)
+        camera = self.view.rig.seen_camera(rect)
         if camera is not None:
             draw_path(self.path, camera, rect, scale, self.chosen_key, self.time)
         return False

@@ -95,6 +95,9 @@ class SceneView(Protocol):
     """A view of a scene, as the camera rig and the tools use it."""
 
     host: Host
+    drawn_camera: Camera | None
+    seen_camera: Camera | None
+    has_lines: bool
 
     @property
     def data(self) -> SceneData: ...

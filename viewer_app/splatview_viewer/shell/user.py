@@ -29,13 +29,14 @@ from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.opening import Openings
 from splatview_viewer.shell.pace import Pace
 from splatview_viewer.shell.runs import listed_key, told_slot
+from splatview_viewer.shell.seen_cameras import SeenCameras
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.shell.undo import History
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import moderngl
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption, InterfaceLayer, Rect, Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.core.view import ShownView, Tab
+    from splatview_viewer.core.view import ShownView, Tab, View
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
@@ -118,6 +119,7 @@ class User:
         self._drew_pictures = False
         self._interface_first = False
         """The interface waits for no pictures: something changed in it alone."""
+        self._seen_cameras = SeenCameras()
         self._pictures_s = 0.0
         """Seconds that drawing the last pictures took in this thread."""
         self._pictures_at = -math.inf
@@ -170,6 +172,7 @@ class User:
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
+        self._seen_cameras = SeenCameras()
         self.let_go()
         self.layout.look(True)
         self.mark(SETTLE)
@@ -229,6 +232,9 @@ class User:
         self._openings.watch()
         self.history.watch(now)
         if self.interface.toasts.end_old(self.state, now):
+            self.mark_interface()
+        layer = self.screen.interface
+        if layer is not None and self._seen_cameras.arrive(layer.sent_pictures):
             self.mark_interface()
         if now >= self._hover_at:
             self._hover_at = math.inf
@@ -687,6 +693,8 @@ class User:
         self.pictures_dirty = self.dirty
         framebuffer = self.screen.framebuffer
         self._draw_pictures(framebuffer, now)
+        self._seen_cameras.note(0, self._seen_views())
+        self._seen_cameras.arrive(0)
         state = self.interface.state
         if state.hides_all or not state.bare:
             self._draw_interface(framebuffer, now)
@@ -752,6 +760,12 @@ class User:
         if changed:
             self.mark(SETTLE)
 
+    def _seen_views(self) -> Iterator[View[Any, Any]]:
+        """Yield what the panes show."""
+        for viewport in self.layout.seen:
+            if viewport.view is not None:
+                yield viewport.view.view
+
     def _panes(self) -> list[Pane]:
         return [Pane(viewport.number, viewport.rect) for viewport in self.layout.seen]
 
@@ -768,7 +782,8 @@ class User:
         elif self._drew_pictures:
             is_pending = any(viewport.is_pending for viewport in self.layout.seen)
             answers = self._pictures_answer and not is_pending
-            layer.present_pictures(self._panes(), answers=answers)
+            number = layer.present_pictures(self._panes(), answers=answers)
+            self._seen_cameras.note(number, self._seen_views())
             if answers:
                 self._pictures_answer = False
         else:

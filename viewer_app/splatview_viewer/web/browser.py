@@ -85,8 +85,12 @@ class _PageInterface:
     ) -> None:
         self._screen.present_interface(caption, panes, answers=answers)
 
-    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> None:
-        self._screen.present_pictures(panes, answers=answers)
+    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> int:
+        return self._screen.present_pictures(panes, answers=answers)
+
+    @property
+    def sent_pictures(self) -> int:
+        return self._screen.sent_pictures
 
 
 class BrowserScreen:
@@ -290,14 +294,18 @@ class BrowserScreen:
             copy = copied(self._targets.interface, event_ms, self._device)
             self._sender.put_interface(copy, self._size, panes)
 
-    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> None:
-        """Send the pictures of panes as one.
+    @property
+    def sent_pictures(self) -> int:
+        return self._sender.sent_number
+
+    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> int:
+        """Send the pictures of panes as one; return their number.
 
         While they are not taken, an Expose follows once they are.
         """
         if not self.takes_pictures or self._targets is None:
             self._has_missed_picture = self._visible
-            return
+            return self._sender.put_number
         self._has_missed_picture = False
         area = bounding_rect([pane.rect for pane in panes], self._size)
         if self._gpu_work is not None and self._shared:
@@ -308,6 +316,7 @@ class BrowserScreen:
         with self._ending("no picture can be read"):
             copy = copied(self._targets.pictures, event_ms, self._device, area)
             self._sender.put(copy, self._size, panes, area)
+        return self._sender.put_number
 
     def _take_event_ms(self) -> float:
         """Return the newest event since the last call, by the page's clock."""

@@ -55,6 +55,7 @@ class _Drawn(NamedTuple):
     copy: Copy
     layout: int
     box: tuple[int, int, int, int]
+    number: int
 
 
 class _EncodedPicture(NamedTuple):
@@ -93,10 +94,16 @@ class Sender:
         """The picture that the page shows, or will when it has drawn all."""
         self._queued: deque[tuple[ServerMessage | bytes, ...]] = deque()
         """What is left to send of a picture."""
+        self._queued_number = 0
+        """The number of that picture."""
         self._fault: BaseException | None = None
         """Why a picture could not be encoded."""
         self._rests_at = math.inf
         self._sent_count = 0
+        self.put_number = 0
+        """The number of the picture that was put last."""
+        self.sent_number = 0
+        """The number of the last one that the page has been sent, or has already."""
         self._stream: Any = None
         self._latencies: deque[float] = deque(maxlen=_LATENCIES)
         """Milliseconds from the last events until they were seen."""
@@ -154,7 +161,9 @@ class Sender:
         """Send the pictures of panes, which lie in `area`, if the page has others."""
         if not self._closed:
             box = area.x, area.y, area.width, area.height
-            self._waiting = _Drawn(picture, self._layout_of(size, panes), box)
+            self.put_number += 1
+            layout = self._layout_of(size, panes)
+            self._waiting = _Drawn(picture, layout, box, self.put_number)
             self._connection.wake_writer()
 
     def _layout_of(self, size: tuple[int, int], panes: Sequence[Pane]) -> int:
@@ -207,9 +216,17 @@ class Sender:
             self._connection.wake()
             # Another drawing may wait since then.
             return update or ()
-        if self._queued:
-            return self._queued.popleft()
-        return None
+        if not self._queued:
+            return None
+        message = self._queued.popleft()
+        if not self._queued:
+            self._note_sent(self._queued_number)
+        return message
+
+    def _note_sent(self, number: int) -> None:
+        """Note that the page has been sent a picture, and have the viewer know it."""
+        self.sent_number = max(self.sent_number, number)
+        self._connection.wake()
 
     def _start_encoding(self) -> None:
         """Have a picture encoded, if there is one and none is being encoded or sent."""
@@ -264,6 +281,8 @@ class Sender:
             encoded = None
         else:
             encoded = encoding.result()
+        if encoded is None and not rests:
+            self._note_sent(picture.number)
         is_replaced = self._waiting is not None or picture is not self._last_picture
         if encoded is not None and not (rests and is_replaced):
             loop = asyncio.get_running_loop()
@@ -278,6 +297,7 @@ class Sender:
     def _queue(self, picture: _Drawn, encoded: _EncodedPicture, rests: bool) -> None:
         """Give a picture its number, and queue its parts."""
         self._sent_count += 1
+        self._queued_number = picture.number
         data = encoded.data
         self._pacer.sent(self._sent_count, len(data), moves=not rests)
         is_lossless = encoded.quality == 100

@@ -139,7 +139,7 @@ class ChosenDots:
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw over the picture in `rect`."""
         places = self._places
-        camera = self._view.rig.camera(rect)
+        camera = self._view.rig.drawn_camera(rect)
         if places is None or camera is None:
             return
         scale = self._view.host.scale

@@ -197,7 +197,7 @@ class Inspect(Tool["GaussianView"]):
 
         Returns the pixel of the screen in its middle; None where it is not seen.
         """
-        camera = self.view.rig.camera(rect)
+        camera = self.view.rig.seen_camera(rect)
         if camera is None or self.values is None:
             return None
         _draw_outline(self.values, camera, self.view.state.scale, rect, scale)

@@ -206,6 +206,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             )
         self._drawn_loads = data.loads
         source = self.picture.source
+        self.drawn_camera = self.picture.motion.towards or self.picture.camera
         if self.picture.motion.towards is not None:
             source = data.moved.source(self.picture, orbit.distance)
         self._lay(source, framebuffer, rect)
@@ -325,6 +326,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         # A picture to keep has nothing on it that only helps to look.
         if self.host.exact:
             return False
+        self.has_lines = False
         needs_redraw = self.tools.draw_over(rect, scale)
         self._draw_hints(self.tools.above_bars(rect), scale)
         return needs_redraw
