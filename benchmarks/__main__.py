@@ -29,6 +29,7 @@ NAMES = (
     "gpu_latency",
     "interface",
     "selecting",
+    "interface_turn",
     "gpu_grab",
     "web",
     "web_latency",

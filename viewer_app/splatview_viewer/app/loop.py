@@ -389,7 +389,7 @@ class App:
     def write_out(self, now: float) -> None:
         """Draw once more where the file of --out is behind the screen's picture."""
         if self._is_out_late:
-            self.user.dirty = 1
+            self.user.mark()
             self._last_out = now - 2 * _OUT_PERIOD_S
             self._draw(self.user, now)
 

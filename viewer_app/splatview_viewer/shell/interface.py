@@ -127,6 +127,7 @@ class Interface:
         work: Callable[[], AbstractContextManager[object]],
         *,
         clear: bool = False,
+        keeps: bool = False,
     ) -> bool:
         """Draw over a user's pictures in a framebuffer.
 
@@ -137,6 +138,7 @@ class Interface:
             framebuffer: of the user's screen.
             work: OpenGL is given anything only inside it, and only if anything is seen.
             clear: over nothing instead: the framebuffer is a layer of its own.
+            keeps: boards may keep what was drawn in them (`KeptBoards`).
 
         Returns:
             True when a setting changed: the picture has to be drawn again.
@@ -152,7 +154,8 @@ class Interface:
         self.surface.touch = self.zones.form == "phone"
         self._cover_names(user, info.readout)
         changed = False
-        with self.surface.frame(framebuffer, scale, work, clear=clear):
+        frame = self.surface.frame(framebuffer, scale, work, clear=clear, keeps=keeps)
+        with frame:
             zones = self.place(self.surface.size, scale)
             for viewport in user.layout.seen:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)
@@ -327,7 +330,7 @@ class Interface:
             draw.pop_clip_rect()
 
 
-_panel_board = partial(board, raised=True)
+_panel_board = partial(board, raised=True, stays=True)
 _CLEAR = ImVec4(0, 0, 0, 0)
 _RING_RADIUS = 28.0
 """Points of the ring around a finger, which does not cover it."""

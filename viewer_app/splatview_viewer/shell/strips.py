@@ -54,7 +54,7 @@ def draw_strips(user: User, info: Info, scale: float) -> None:
         if viewport is not user.layout.active:
             pane_info = viewport.info()
         name = f"strip {pane_index}"
-        with board(name, viewport.head, color=theme.BAR) as is_open:
+        with board(name, viewport.head, color=theme.BAR, stays=True) as is_open:
             if is_open:
                 _draw_strip(viewport, pane_info, user, scale)
 

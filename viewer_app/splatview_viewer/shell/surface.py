@@ -12,6 +12,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.imgui_input import ImguiInput
 from splatview_viewer.ui import focus, lettering, plots, theme
 from splatview_viewer.ui.recovery import end_frame, prepare, recovering
+from splatview_viewer.ui.widgets import keep_boards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,6 +84,8 @@ class Surface:
         self.catches_up = False
         """True while frames that are behind are not rendered: the next one follows."""
         self._styled: tuple[float, bool, bool] | None = None
+        self._texture = -1
+        """The id of the texture of the letters when the last frame began."""
         self._is_open = True
         self._last_time = time.perf_counter()
 
@@ -113,6 +116,7 @@ class Surface:
         work: Callable[[], AbstractContextManager[object]] = nullcontext,
         *,
         clear: bool = False,
+        keeps: bool = False,
     ) -> Iterator[None]:
         """Draw a frame of imgui's over what is in a framebuffer.
 
@@ -124,6 +128,7 @@ class Surface:
             scale: pixels per point.
             work: OpenGL is given anything only inside it, and only if anything is seen.
             clear: over nothing instead.
+            keeps: boards that stay keep what was drawn in them, where that can be.
         """
         self.use()
         self.scale = scale
@@ -143,6 +148,8 @@ class Surface:
         self._last_time = now
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
+        may_keep = self._may_keep_boards()
+        keep_boards(keeps and may_keep)
         self.input.begin_frame()
         self.is_behind = len(imgui.get_current_context().input_events_queue) > 0
         self.focus.begin_frame()
@@ -155,6 +162,19 @@ class Surface:
             end_frame()
             if not (self.is_behind and self.catches_up):
                 _render(framebuffer, work, clear)
+
+    def _may_keep_boards(self) -> bool:
+        """Return whether boards can keep what was drawn in them, once a frame has begun.
+
+        Nothing is done with the interface, and they refer to the texture of the letters
+        that is in use.
+        """
+        texture = imgui.get_io().fonts.tex_data.unique_id
+        is_same_texture = texture == self._texture
+        self._texture = texture
+        if self.has_popup or self.focus.is_moving or imgui.is_any_item_active():
+            return False
+        return is_same_texture
 
     def draw_over(
         self,

@@ -71,7 +71,7 @@ def draw(user: User, info: Info, rect: Rect, scale: float) -> None:
 
     info: of what is shown.
     """
-    with board("top bar", rect, color=theme.BAR) as opened:
+    with board("top bar", rect, color=theme.BAR, stays=True) as opened:
         if not opened:
             return
         user.interface.groups.update(user)

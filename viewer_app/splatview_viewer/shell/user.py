@@ -24,6 +24,7 @@ from splatview_viewer.shell.commands import PALETTE
 from splatview_viewer.shell.files import note_recent
 from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
+from splatview_viewer.shell.kept_boards import KeptBoards
 from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.opening import Openings
@@ -112,6 +113,7 @@ class User:
         """The same of the panes' pictures alone, where the interface is drawn apart."""
         self._marks = 0
         """Calls of `mark`."""
+        self._kept = KeptBoards()
         self._pictures_answer = False
         """The next pictures show what the user did, not the interface alone."""
         self._interface_answers = True
@@ -488,12 +490,20 @@ class User:
 
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
+        self._kept.renew(pictures)
         self.dirty = max(self.dirty, pictures)
         self.pictures_dirty = max(self.pictures_dirty, pictures)
         self._marks += 1
 
+    def mark_pictures(self) -> None:
+        """Draw pictures once more; the boards of the interface may stay for a moment."""
+        self.dirty = max(self.dirty, 1)
+        self.pictures_dirty = max(self.pictures_dirty, 1)
+        self._marks += 1
+
     def mark_interface(self, times: int = 1) -> None:
         """Draw the interface so often at least; pictures only where it lies in them."""
+        self._kept.renew(times)
         self.dirty = max(self.dirty, times)
         self._interface_first = True
 
@@ -749,9 +759,14 @@ class User:
         work = partial(self._work, "panel", *framebuffer.size, self.has_panel)
         surface = self.interface.surface
         changed = False
+        keeps = self._kept.may_keep(now)
+        if keeps:
+            self._refresh_at = min(self._refresh_at, self._kept.due)
         for frame in range(_MOST_FRAMES):
             surface.catches_up = frame < _MOST_FRAMES - 1
-            changed |= self.interface.draw(self, framebuffer, work, clear=clear)
+            changed |= self.interface.draw(
+                self, framebuffer, work, clear=clear, keeps=keeps
+            )
             if not surface.is_behind:
                 break
         holds_keys = surface.input.holds_keys

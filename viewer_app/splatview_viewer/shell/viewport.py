@@ -155,7 +155,7 @@ class Viewport:
 
     def tick(self, now: float) -> None:
         if self._ask(lambda view: view.tick(now), False):
-            self.user.mark()
+            self.user.mark_pictures()
 
     def covered(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
@@ -190,7 +190,9 @@ class Viewport:
         has_changed = self._attempt(
             "input", lambda _, view: view.handle(event, self.rect), False
         )
-        if has_changed:
+        if has_changed and self.captured and isinstance(event, ev.PointerMove):
+            self.user.mark_pictures()
+        elif has_changed:
             self.user.mark()
         reason = self.faults.reason("input")
         if reason:

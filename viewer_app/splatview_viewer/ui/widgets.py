@@ -45,12 +45,17 @@ _WINDOW_PADDING = imgui.StyleVar_.window_padding
 _WINDOW_MIN_SIZE = imgui.StyleVar_.window_min_size
 _WINDOW_GROUND = imgui.Col_.window_bg
 _LEAST_SIZE = ImVec2(1, 1)
+_KEPT = (
+    imgui.internal.WindowRefreshFlags_.try_to_avoid_refresh
+    | imgui.internal.WindowRefreshFlags_.refresh_on_hover
+    | imgui.internal.WindowRefreshFlags_.refresh_on_focus
+).value
 
 
 class _Board:
     """A window over a part of the framebuffer; a class, as frames have a dozen."""
 
-    __slots__ = ("_color", "_name", "_pad", "_raised", "_rect", "_scroll")
+    __slots__ = ("_color", "_name", "_pad", "_raised", "_rect", "_scroll", "_stays")
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class _Board:
         color: ImVec4 | None,
         scroll: bool,
         raised: bool,
+        stays: bool,
     ) -> None:
         self._name = name
         self._rect = rect
@@ -67,9 +73,10 @@ class _Board:
         self._color = color
         self._scroll = scroll
         self._raised = raised
+        self._stays = stays
 
     def __enter__(self) -> bool:
-        """Open the window; return False if nothing of it can be seen."""
+        """Open the window; return False if nothing is to be drawn in it."""
         rect = self._rect
         pad_x, pad_y = self._pad
         imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
@@ -79,6 +86,8 @@ class _Board:
             # A bar that appears lies in the margin, and nothing becomes narrower.
             imgui.set_next_window_content_size(ImVec2(rect.width - 2 * pad_x, 0))
             flags = _SCROLLED_FLAGS
+        if self._stays and _keeps_boards:
+            imgui.internal.set_next_window_refresh_policy(_KEPT)
         imgui.push_style_var(_WINDOW_PADDING, ImVec2(pad_x, pad_y))
         imgui.push_style_var(_WINDOW_MIN_SIZE, _LEAST_SIZE)
         imgui.push_style_color(_WINDOW_GROUND, theme.u32(self._color or theme.PANEL))
@@ -104,10 +113,12 @@ def board(
     *,
     scroll: bool = False,
     raised: bool = False,
+    stays: bool = False,
 ) -> _Board:
     """Open a window exactly over a part of the framebuffer.
 
-    Inside it is False if nothing of it can be seen.
+    Inside it is False if nothing is to be drawn: it cannot be seen, or keeps what was
+    drawn in it.
 
     Args:
         name: for imgui, unlike all others.
@@ -116,8 +127,22 @@ def board(
         color: of its ground; the panel's without.
         scroll: True if what is in it may be longer.
         raised: True to lie over all other boards, which are behind those before them.
+        stays: True if it keeps what was drawn in it where frames say so.
     """
-    return _Board(name, rect, pad, color, scroll, raised)
+    return _Board(name, rect, pad, color, scroll, raised, stays)
+
+
+_keeps_boards = False
+
+
+def keep_boards(keeps: bool) -> None:
+    """Have boards that stay keep what was drawn in them, or draw them anew.
+
+    This is called before each frame. What is under the pointer or has the keyboard is
+    drawn anew all the same.
+    """
+    global _keeps_boards
+    _keeps_boards = keeps
 
 
 def colored(text: str, color: ImVec4, width: float = math.inf) -> None:

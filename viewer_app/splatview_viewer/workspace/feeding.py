@@ -131,12 +131,16 @@ class Feeder:
         """Load an entry's newest value into its views, and time the next one."""
         started_at = time.perf_counter()
         is_taken = False
+        is_first = slot.view is None or slot.view.empty or bool(slot.entry.fault)
         with self._catalogue.guard(slot):
             is_taken = slot.source.feed(self._view_for(slot))
             if is_taken:
                 slot.entry.fault = ""
                 self._gpu_work.governor.loads_version()
-                self._catalogue.mark(slot)
+                if is_first:
+                    self._catalogue.mark(slot)
+                else:
+                    self._catalogue.mark_value(slot)
         seconds = time.perf_counter() - started_at
         # Loading a large scene leaves time for the mouse. A frame that was torn or came
         # late is soon tried again.

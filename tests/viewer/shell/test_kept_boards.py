@@ -1,0 +1,58 @@
+"""Boards of the interface that stay for a moment while only pictures change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.viewer import Viewer
+from support.wait import clock
+
+from splatview_viewer.core.events import PointerMove
+from splatview_viewer.core.screen import read_pixels
+from splatview_viewer.shell import sections
+from splatview_viewer.shell.kept_boards import KeptBoards
+
+
+def test_ten_drawings_a_second_are_whole_while_only_pictures_change() -> None:
+    kept = KeptBoards()
+    are_kept = [kept.may_keep(number / 60) for number in range(120)]
+    assert not any(are_kept[:3])
+    assert 18 <= are_kept.count(False) <= 23
+    kept.renew(1)
+    assert [kept.may_keep(2.0) for _ in range(4)] == [False, False, False, True]
+
+
+def test_sections_are_drawn_again_for_changes_and_ten_times_a_second(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawings = 0
+    draw = sections.draw_sections
+
+    def draw_counted(*values: Any) -> bool:
+        nonlocal drawings
+        drawings += 1
+        return draw(*values)
+
+    viewer.do(PointerMove(700, 400))
+    monkeypatch.setattr(sections, "draw_sections", draw_counted)
+    user = viewer.user
+    now = clock()
+    user.mark(3)
+    for _ in range(3):
+        user.draw(now)
+    assert drawings == 3
+    whole = read_pixels(viewer.screen.framebuffer).copy()
+    previous = drawings
+    for number in range(10):
+        user.mark_pictures()
+        user.draw(now + 0.01 + number * 0.001)
+    assert drawings == previous
+    assert (read_pixels(viewer.screen.framebuffer) == whole).all()
+    user.mark_interface()
+    user.draw(now + 0.03)
+    assert drawings == previous + 1
+    viewer.do()
+    user.mark_pictures()
+    user.draw(now + 10.0)
+    assert drawings > previous + 1
