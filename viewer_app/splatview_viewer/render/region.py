@@ -116,6 +116,8 @@ def _project(
     scene: GaussianScene, first: int, camera: Camera, selection: Selection
 ) -> Centres:
     """Project some Gaussians of a scene, of which the first has this index."""
+    import torch
+
     right, down, depth = _to_local(scene.means, camera)
     x, y = _to_pixels(camera, right, down, depth)
     # What is not a number is in no picture.
@@ -139,7 +141,7 @@ def _project(
         depth=depth,
         sigma=sigma,
         area=area,
-        is_drawn=is_drawn,
+        is_drawn=is_drawn & torch.isfinite(sigma),
     )
 
 

@@ -207,19 +207,20 @@ def _make_drawing(ctx: moderngl.Context) -> _DotDrawing:
 def thinned(mask: Mask, limit: int) -> np.ndarray:
     """Return the indices of some of a mask's Gaussians, in an order as good as random.
 
-    Of a mask of more Gaussians, as few of the same come first as can be told apart.
+    Those of a mask that has more Gaussians besides are mostly the same.
 
     Args:
         mask: the Gaussians.
         limit: how many indices there are at most.
     """
-    indices = np.flatnonzero(array_of(mask))
-    ranks = indices.astype(np.uint32) * _SPREAD
+    indices = np.flatnonzero(array_of(mask)).astype(np.uint32)
+    ranks = indices * _SPREAD
     if len(indices) > limit:
-        first = np.argpartition(ranks, limit)[:limit]
-        indices = indices[first]
-        ranks = ranks[first]
-    return indices[np.argsort(ranks)]
+        # Ranks are spread evenly: about as many as the limit are below this one.
+        is_first = ranks < np.uint32(limit / len(indices) * 2**32)
+        indices = indices[is_first]
+        ranks = ranks[is_first]
+    return indices[np.argsort(ranks)[:limit]].astype(np.int64)
 
 
 def places_later(
