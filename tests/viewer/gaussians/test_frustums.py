@@ -283,6 +283,7 @@ def picture_of_camera(
     camera = content.cameras.camera(index)
     assert camera is not None
     with closing(view.another_view()) as scene_alone:
+        scene_alone.view.host.exact = "scene"
         scene_alone.view.rig.use_camera(camera)
         screen.resize(*SIZE)
         return view_pixels(scene_alone, screen, Rect(0, 0, *SIZE))

@@ -8,7 +8,9 @@ from typing import Literal
 
 Color = tuple[float, float, float]
 
-BACKDROP: Color = (0.075, 0.08, 0.09)
+BLACK: Color = (0.0, 0.0, 0.0)
+"""What trainers draw a scene over."""
+BACKDROP: Color = (14 / 255, 15 / 255, 17 / 255)
 """What surrounds a picture in the viewer."""
 Wish = bool | Literal["step"]
 """A request to a run: True pauses it, False resumes it, "step" lets it do one step."""

@@ -46,7 +46,7 @@ class Camerawork:
     ) -> None:
         """Draw pictures of this size, as `view` shows the scene but for the camera."""
         self._view = view.bare_copy()
-        self._background = view.background
+        self._background = self._view.background
         self.size = width, height
         self._ctx = ctx
 

@@ -103,9 +103,9 @@ class PsnrMeter:
         try:
             copy.rig.use_camera(at_size(camera, width, height))
             copy.draw(self._compositor.target(0, width, height, "f1"), rect)
+            background = copy.background
         finally:
             copy.release("closed")
-        background = self._view.background
         photographed = self._compositor.target(1, width, height, "f1")
         self._photo_texture.take(photo)
         self._photo_texture.draw(photographed, rect, background=background)

@@ -21,6 +21,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
@@ -85,7 +86,7 @@ class CamerasState:
     place: CamerasPlace = CamerasPlace()
     size: float = 1.0
     """Factor of the frustums' size, which fits their distances."""
-    background: tuple[float, float, float] = (0.062, 0.067, 0.078)
+    background: tuple[float, float, float] = BACKDROP
     """RGB in [0, 1]."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.commands import commands_of, find_commands
@@ -135,7 +136,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     def trained_copy(self) -> GaussianView:
         """Return another view that draws the scene as it was trained, without tools."""
         copy = self.bare_copy()
-        copy.state = GaussianState(background=self.background)
+        copy.state = GaussianState(background=self.state.background)
         return copy
 
     # -- motion --------------------------------------------------------------------
@@ -176,7 +177,17 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     @property
     def background(self) -> Color:
-        return self.state.background or self.data.background or (0.0, 0.0, 0.0)
+        """The colour behind the scene.
+
+        Where none was chosen or published, it is that around pictures on the screen,
+        and black, over which trainers draw, in a picture of the scene itself.
+        """
+        chosen = self.state.background or self.data.background
+        if chosen is not None:
+            return chosen
+        if self.host.exact == "scene":
+            return BLACK
+        return BACKDROP
 
     @property
     def number_range(self) -> tuple[float, float]:
