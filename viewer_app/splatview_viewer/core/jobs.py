@@ -120,6 +120,8 @@ class RunningJob:
     """0 to 1."""
     cancel: Callable[[], object] | None = None
     """Gives it up; None: it cannot be."""
+    count: str = ""
+    """How far it is in pieces, "214 / 360"; "" where they are not counted."""
 
 
 class JobQueue:

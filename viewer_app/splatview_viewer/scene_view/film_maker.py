@@ -60,7 +60,8 @@ class FilmMaker:
         if filming is None:
             return ()
         share = filming.drawn / max(filming.total, 1)
-        return [RunningJob("The film", share, self.cancel)]
+        count = f"{filming.drawn} / {filming.total}"
+        return [RunningJob("The film", share, self.cancel, count)]
 
     def cancel(self) -> None:
         """Give up the film."""

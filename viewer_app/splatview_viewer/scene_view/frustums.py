@@ -465,11 +465,10 @@ class Frustums(Tool[TrainedView]):
         cameras = self.cameras
         if cameras is None:
             return ()
-        phrases = [f"{len(cameras):,} training cameras"]
         invalid_count = len(cameras) - int(cameras.is_valid.sum())
-        if invalid_count:
-            phrases.append(f"{invalid_count:,} of them are none")
-        return phrases
+        if not invalid_count:
+            return ()
+        return [f"{invalid_count:,} of {len(cameras):,} training cameras are none"]
 
     def close(self) -> None:
         self.use(None)

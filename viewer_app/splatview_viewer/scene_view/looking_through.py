@@ -313,7 +313,9 @@ class LookingThrough:
                 tag(text, photo_rect.x + inset, photo_rect.y + inset, rect)
         elif comparison == "wipe":
             self.divider.position = self.view.state.training.divider_position
-            self.divider.draw(self.photo_rect(rect), scale, ("Render", "Photo"))
+            names = ("Render", "Photograph")
+            touch = self.view.host.around == "phone"
+            self.divider.draw(self.photo_rect(rect), scale, names, touch=touch)
         elif comparison == "error":
             gain = self.view.state.training.gain
             draw_difference_legend(gain, self.photo_rect(rect), scale)
@@ -321,7 +323,7 @@ class LookingThrough:
             both = self.photo_rect(rect, columns=2)
             middle = both.x + both.width / 2
             tag("Render", both.x + inset, both.y + inset, rect)
-            tag("Photo", middle + inset, both.y + inset, rect)
+            tag("Photograph", middle + inset, both.y + inset, rect)
 
     def close(self) -> None:
         """Release everything. Idempotent."""

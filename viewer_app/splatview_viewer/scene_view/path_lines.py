@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _POINTS_BETWEEN_KEYS = 24
 _MAX_POINTS = 2000
 """Points of the line of a whole path."""
-_PYRAMID_SIZE = 0.08
+_PYRAMID_SIZE = 0.14
 """Size of the small cameras, against the way from one to the next."""
 _DEFAULT_PYRAMID_SIZE = 0.05
 _MAX_PYRAMID_FOV = 120.0
@@ -136,7 +136,7 @@ def _draw_key(
     tip = ImVec2(*points[0].tolist())
     corners: list[ImVec2Like] = [ImVec2(*point) for point in points[1:].tolist()]
     color = theme.u32(theme.INK if is_chosen else theme.MARK)
-    width = (2.2 if is_chosen else 1.2) * scale
+    width = (2.2 if is_chosen else 1.4) * scale
     draw = imgui.get_background_draw_list()
     draw.add_polyline(corners, color, width, imgui.ImDrawFlags_.closed.value)
     for corner in corners:
@@ -172,9 +172,9 @@ def _draw_playhead(
         return
     draw = imgui.get_background_draw_list()
     middle = ImVec2(*point.tolist())
-    radius = 4.5 * scale
-    draw.add_circle_filled(middle, radius, theme.u32(theme.INK), 20)
-    draw.add_circle(middle, radius, theme.u32(theme.SHADE), 20, 1.2 * scale)
+    radius = 6 * scale
+    draw.add_circle_filled(middle, radius, theme.u32(theme.INK), 24)
+    draw.add_circle(middle, radius, theme.u32(theme.SHADE), 24, 2 * scale)
 
 
 def _to_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:

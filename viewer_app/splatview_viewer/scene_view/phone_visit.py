@@ -7,6 +7,7 @@ rest.
 from __future__ import annotations
 
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
@@ -32,7 +33,8 @@ def visit_of(tool: Frustums) -> Visit | None:
     index = tool.through.index
     if cameras is None or index is None:
         return None
-    phrases = [cameras.label(index), tool.through.meter.text]
+    name = PurePath(cameras.path(index)).name
+    phrases = [name, tool.through.meter.text]
     return Visit(
         title=f"Camera {index}",
         beside=f"of {len(cameras):,}",

@@ -184,7 +184,7 @@ def _draw_button(
     size: tuple[float, float],
     *,
     on: bool,
-    points: float = 15.0,
+    points: float = icons.SIZE,
 ) -> bool:
     """Draw a button over the picture at imgui's cursor; return True if it was pressed."""
     item = controls.item(name, *size)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.ui import controls, icons, lettering, theme
@@ -101,8 +102,21 @@ _HEIGHT = 318.0
 _END_HEIGHT = 48.0
 _PHONE_TOOLS = 60.0
 """Points at the right of a phone's picture that its tools have."""
-_MOST_REASONS = 4
+_REASON_LINES = 2
 """Lines of why a file cannot be opened."""
+_DETAIL_LINES = 8
+_DETAILS_WIDTH = 76.0
+"""Points of the button that shows all of the reason."""
+
+
+def seen_part(viewport: Viewport) -> Rect:
+    """Return the part of a pane's picture that a panel over it leaves free."""
+    picture = viewport.rect
+    zones = viewport.user.interface.zones
+    if zones.form != "narrow":
+        return picture
+    hidden = min(max(zones.panel.x + zones.panel.width - picture.x, 0), picture.width)
+    return Rect(picture.x + hidden, picture.y, picture.width - hidden, picture.height)
 
 
 @contextmanager
@@ -130,7 +144,7 @@ def dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
 
 def draw_empty(user: User, viewport: Viewport, scale: float) -> None:
     """Draw the lines that a training script needs, and copy them at a press."""
-    picture = viewport.rect
+    picture = seen_part(viewport)
     width = min(_WIDTH * scale, picture.width - 24 * scale)
     height = min(_HEIGHT * scale, picture.height)
     if width < 120 * scale or height < 60 * scale:
@@ -212,7 +226,7 @@ def _draw_code(x: float, y: float, width: float) -> None:
 
 def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None:
     """Say once that the run of what is shown ended, and offer to save it."""
-    picture = viewport.rect
+    picture = seen_part(viewport)
     step = "" if entry.step is None else f" at step {entry.step:,.12g}"
     said = f"The run ended{step}."
     more = f"{_LAST.get(entry.kind, 'This is the last that')} it published."
@@ -257,15 +271,19 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
 def draw_refusal(
     user: User, viewport: Viewport, refusal: Refusal, scale: float
 ) -> None:
-    """Say that a file could not be opened, and why, over what stays."""
-    picture = viewport.rect
+    """Say that a file could not be opened, and why, over what stays.
+
+    All of the reason, and where the file is, come with "Details".
+    """
+    picture = seen_part(viewport)
     # On a phone the tools are at the right.
     side = _PHONE_TOOLS if user.interface.zones.form == "phone" else 0.0
     room = picture.width - side * scale
     width = round(min(560 * scale, room - 24 * scale))
     line = imgui.get_text_line_height()
-    lines = lines_of(refusal.reason, width - 32 * scale, _MOST_REASONS)
-    height = round(_END_HEIGHT * scale + len(lines) * line + 8 * scale)
+    is_whole = viewport.shows_details
+    lines = _lines_of_refusal(refusal, width - 32 * scale, is_whole=is_whole)
+    height = round(_END_HEIGHT * scale + len(lines) * line + 12 * scale)
     if width < 120 * scale or height > picture.height:
         return
     x = round(picture.x + (room - width) / 2)
@@ -275,20 +293,42 @@ def draw_refusal(
             return
         middle = rect.y + _END_HEIGHT / 2 * scale
         left = rect.x + 16 * scale
+        buttons_width = (_DETAILS_WIDTH + 52) * scale
         with theme.bold():
-            said = f"{refusal.name} cannot be opened"
-            write(said, left, middle, theme.INK_FAULT, width - 66 * scale)
+            title = f"{refusal.name} cannot be opened"
+            title_width = width - 16 * scale - buttons_width
+            write(title, left, middle, theme.INK_FAULT, title_width)
         top = rect.y + _END_HEIGHT * scale
         for text in lines:
             write(text, left, top + line / 2, theme.INK)
             top += line
-        corner = (rect.x + rect.width - 40 * scale, middle - 15 * scale)
+        right = rect.x + rect.width
+        corner = (right - buttons_width, middle - 15 * scale)
+        text = "Less" if is_whole else "Details"
+        if dark_button(text, "", corner, _DETAILS_WIDTH, name="details of the refusal"):
+            user.do(_switch_details, viewport)
+        corner = (right - 40 * scale, middle - 15 * scale)
         if dark_button("", "close", corner, 30, name="close the refusal"):
             user.do(_put_away, viewport)
 
 
+def _lines_of_refusal(refusal: Refusal, width: float, *, is_whole: bool) -> list[str]:
+    """Return why a file could not be opened, in lines of `width` pixels."""
+    reason = refusal.reason.removeprefix(f"{refusal.path}: ")
+    if not is_whole:
+        return lines_of(reason, width, _REASON_LINES)
+    path = lines_of(printable(refusal.path), width, _REASON_LINES)
+    return [*lines_of(reason, width, _DETAIL_LINES), *path]
+
+
+def _switch_details(viewport: Viewport) -> None:
+    viewport.shows_details = not viewport.shows_details
+    viewport.user.mark_interface()
+
+
 def _put_away(viewport: Viewport) -> None:
     viewport.refusal = None
+    viewport.shows_details = False
     viewport.user.mark_interface()
 
 
@@ -346,7 +386,7 @@ def dark_button(
 
     Args:
         text: on it; "" for an icon alone.
-        icon: one of `ui.icons`.
+        icon: one of `ui.icons`; "" for a text alone.
         place: the pixel of its corner.
         width: points.
         name: for imgui; without, the text.
@@ -362,10 +402,12 @@ def dark_button(
     rounding = theme.FIELD_ROUNDING * scale
     draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
     if not text:
-        icons.draw(draw, icon, of.middle, theme.INK_DIM, 15)
+        icons.draw(draw, icon, of.middle, theme.INK_DIM, icons.TEXT_SIZE)
         return of.pressed
-    words_width = lettering.measure(text).x
-    x = of.x + (of.width - words_width - 22 * scale) / 2
-    icons.draw(draw, icon, (x + 8 * scale, of.middle[1]), theme.INK_DIM, 15)
-    write(text, x + 22 * scale, of.middle[1], theme.INK)
+    icon_width = 22 * scale if icon else 0.0
+    x = of.x + (of.width - lettering.measure(text).x - icon_width) / 2
+    if icon:
+        center = (x + 7 * scale, of.middle[1])
+        icons.draw(draw, icon, center, theme.INK_DIM, icons.TEXT_SIZE)
+    write(text, x + icon_width, of.middle[1], theme.INK)
     return of.pressed

@@ -23,7 +23,7 @@ from splatview_viewer.shell.menu import (
     draw_words,
 )
 from splatview_viewer.shell.runs import logged_curves, told_entry
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, lettering, theme
 from splatview_viewer.ui.widgets import board
 from splatview_viewer.ui.words import write
 
@@ -155,9 +155,16 @@ class Footer:
     def _draw_ring(
         self, jobs: Sequence[RunningJob], right: float, middle: float
     ) -> None:
-        """Draw how far the jobs are as a ring, and their number."""
+        """Draw how far the jobs are as a ring, and their number.
+
+        Of one job alone it is the number of its pieces.
+        """
         scale = theme.scale()
-        width = 48 * scale
+        words = str(len(jobs))
+        if len(jobs) == 1 and jobs[0].count:
+            words = jobs[0].count
+        with theme.font_size(theme.SMALL_SIZE):
+            width = lettering.measure(words).x + 37 * scale
         height = theme.BUTTON_HEIGHT * scale
         imgui.set_cursor_screen_pos(ImVec2(right - width, middle - height / 2))
         of = controls.item("Running jobs", width, height)
@@ -174,7 +181,8 @@ class Footer:
         draw.path_clear()
         draw.path_arc_to(center, radius, begin, begin + max(share, 0.03) * math.tau, 32)
         draw.path_stroke(theme.u32(theme.ACCENT), 3 * scale)
-        write(str(len(jobs)), of.x + 29 * scale, middle, theme.TEXT)
+        with theme.font_size(theme.SMALL_SIZE):
+            write(words, of.x + 29 * scale, middle, theme.DIM)
         if of.pressed:
             self.show("jobs")
 

@@ -250,17 +250,17 @@ class Interface:
         scale = user.screen.state.scale
         zones = self.zones
         changed = False
-        pad = (12 * scale, 4 * scale)
+        pad = (12 * scale, 0)
         with controls.tips_beside(zones.panel.x + zones.panel.width):
             with _panel_board(
                 "streams", zones.streams, (0, 4 * scale), scroll=True
             ) as opened:
-                if opened:
+                if opened and zones.streams.height:
                     self._part("list of streams", draw_list, user)
             with _panel_board(
                 "sparks", zones.sparks, (12 * scale, 6 * scale), scroll=True
             ) as opened:
-                if opened:
+                if opened and zones.sparks.height:
                     self._draw_line(zones.sparks)
                     self._part("curves of the run", self.sparklines.draw, user)
             with _panel_board("tabs", zones.tabs, (8 * scale, 0)) as opened:
@@ -318,6 +318,12 @@ class Interface:
             if wanted != self.state.panel_width:
                 user.do(partial(user.set_panel_width, wanted))
             draw = imgui.get_window_draw_list()
+            right = rect.x + rect.width
+            draw.add_rect_filled(
+                ImVec2(right - max(round(scale), 1), rect.y),
+                ImVec2(right, rect.y + rect.height),
+                theme.u32(theme.LINE),
+            )
             middle = rect.y + rect.height / 2
             x = rect.x - 3 * scale
             draw.push_clip_rect_full_screen()

@@ -38,7 +38,7 @@ _ROW_PAD = 10.0
 _ICON_WIDTH = 16.0
 _GAP = 10.0
 _KEYS_GAP = 24.0
-_LEAST_WIDTH = 200.0
+_LEAST_WIDTH = 240.0
 _MOST_WIDTH = 440.0
 _TIP_WIDTH = 270.0
 _RING = 1.5
@@ -212,7 +212,7 @@ def _draw_row(row: MenuRow, width: float) -> bool:
     ink = theme.TEXT if enabled else theme.FAINT
     ink_dim = theme.DIM if enabled else theme.FAINT
     if enabled and (is_focused or of.hovered):
-        draw_chosen(of, ring=False)
+        draw_chosen(of, ring=bool(is_focused))
         ink = ink_dim = theme.ON_CHOSEN
     beside = row.reason or row.keys
     right = draw_words(of, beside, ink_dim)
@@ -257,7 +257,7 @@ def draw_icon(of: controls.Item, icon: str, color: ImVec4) -> float:
     x = of.x + _ROW_PAD * scale
     if icon:
         center = (x + _ICON_WIDTH * scale / 2, of.middle[1])
-        icons.draw(imgui.get_window_draw_list(), icon, center, color, 14)
+        icons.draw(imgui.get_window_draw_list(), icon, center, color, icons.TEXT_SIZE)
     return x + (_ICON_WIDTH + _GAP) * scale
 
 

@@ -17,6 +17,7 @@ class Refusal(NamedTuple):
 
     name: str
     reason: str
+    path: str
 
 
 class _Opening(NamedTuple):
@@ -97,7 +98,7 @@ class Openings:
         if not reason:
             return viewport.view is None
         if opening.before in slots:
-            viewport.refusal = Refusal(entry.name, reason)
+            viewport.refusal = Refusal(entry.name, reason, entry.key)
             viewport.select(opening.before)
             self._user.mark()
         self._user.history.forget_entry(opening.key)

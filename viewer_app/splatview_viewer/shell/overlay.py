@@ -14,6 +14,7 @@ from splatview_viewer.shell.cards import (
     draw_end,
     draw_refusal,
     has_end_card,
+    seen_part,
 )
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import card, faint, lines_of
@@ -41,7 +42,7 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
     run is gone, and what its publisher reports as wrong.
     """
     entry = viewport.entry
-    picture = viewport.rect
+    picture = seen_part(viewport)
     found = viewport.working()
     viewport.cards.clear()
     if entry is None:

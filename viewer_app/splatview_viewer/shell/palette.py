@@ -174,7 +174,7 @@ class Palette:
         draw.add_rect_filled(corner, far, theme.u32(theme.FIELD), rounding)
         draw.add_rect(corner, far, theme.u32(theme.ACCENT), rounding, 1.5 * scale)
         center = (corner.x + 17 * scale, corner.y + height / 2)
-        icons.draw(draw, "find", center, theme.DIM, 15)
+        icons.draw(draw, "find", center, theme.DIM, icons.SIZE)
         if self._must_focus:
             self._must_focus = False
             imgui.set_keyboard_focus_here()

@@ -254,7 +254,7 @@ def _draw_head(
     x = of.x + (sizes.margin + 4) * scale
     caret = "right" if is_folded else "down"
     ink = theme.TEXT if is_over else theme.DIM
-    icons.draw(draw, caret, (x + 6 * scale, middle), ink, 12)
+    icons.draw(draw, caret, (x + 6 * scale, middle), ink, icons.CARET_SIZE)
     x += 20 * scale
     hidden = [letters[entry.key] for entry in group.entries if entry.key in letters]
     if is_folded and hidden:
@@ -266,7 +266,7 @@ def _draw_head(
         x += 16 * scale
     else:
         icon = "file" if group.key == "Files" else "together"
-        icons.draw(draw, icon, (x + 4 * scale, middle), theme.DIM, 12)
+        icons.draw(draw, icon, (x + 4 * scale, middle), theme.DIM, icons.CARET_SIZE)
         x += 16 * scale
     is_training = state.mode == "training"
     right -= more + 8 * scale
@@ -358,7 +358,7 @@ def _draw_sign(of: controls.Item, entry: Entry, letter: str, ink: ImVec4) -> flo
         icon = "warning" if has_fault else icons.of_kind(entry.kind)
         color = theme.FAULT if has_fault else ink
         center = (x + 8 * scale, of.middle[1])
-        icons.draw(imgui.get_window_draw_list(), icon, center, color, 15)
+        icons.draw(imgui.get_window_draw_list(), icon, center, color, icons.SIZE)
     return x + 26 * scale
 
 
@@ -382,7 +382,7 @@ def _draw_more(
     if of.hovered or of.is_held:
         color = theme.DOWN if of.is_held else theme.HOVER
         draw.add_rect_filled(of.low, of.high, theme.u32(color), 4 * scale)
-    icons.draw(draw, "more", of.middle, ink or theme.DIM, 14)
+    icons.draw(draw, "more", of.middle, ink or theme.DIM, icons.SIZE)
     return of.pressed
 
 

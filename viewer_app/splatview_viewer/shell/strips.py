@@ -167,14 +167,15 @@ def _phrases(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list
     """Return the facts of a pane, the most important ones first."""
     is_alone = len(user.layout.seen) == 1
     step = _past_step(viewport)
-    phrases = list(info.details)
+    # The top bar says at which step the run is.
+    live_words = _step_words(_live_step(viewport))
+    phrases = [phrase for phrase in info.details if phrase != live_words]
     if not is_alone and info.facts:
         phrases = list(info.facts)
-        live_step = _live_step(viewport)
-        if step is None and live_step is not None:
-            phrases.insert(0, f"step {live_step:,.12g}")
+        if step is None and live_words:
+            phrases.insert(0, live_words)
     if step is not None:
-        step_phrase = f"step {step:,}"
+        step_phrase = _step_words(step)
         known = (step_phrase, "recorded")
         phrases = [step_phrase, *(p for p in phrases if p not in known)]
     if note.label:
@@ -191,6 +192,13 @@ def _live_step(viewport: Viewport) -> float | None:
     if entry is None or about(entry.kind).strip:
         return None
     return entry.step
+
+
+def _step_words(step: float | None) -> str:
+    """Return a step in words; "" without one."""
+    if step is None:
+        return ""
+    return f"step {step:,.12g}"
 
 
 def _past_step(viewport: Viewport) -> int | None:

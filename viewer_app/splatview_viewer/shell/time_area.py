@@ -62,7 +62,8 @@ def draw_time_area(user: User, rect: Rect, scale: float) -> bool:
             return False
         area = _LaneArea(user, rect, scale)
         if is_phone:
-            return area.draw_strip()
+            with theme.over_picture():
+                return area.draw_strip()
         _draw_upper_line(rect)
         if rect.height < _FULL_HEIGHT * scale:
             area.draw_folded()
@@ -219,7 +220,7 @@ class _LaneArea:
         controls.draw_ground(of, None if flat else theme.FIELD)
         draw = imgui.get_window_draw_list()
         ink = theme.TEXT if enabled else theme.FAINT
-        icons.draw(draw, icon, of.middle, ink, 18 if flat else 15)
+        icons.draw(draw, icon, of.middle, ink, 18 if flat else icons.SIZE)
         controls.tip(lane.reason or f"{word} {lane.name.lower()} (P)")
         if of.pressed and enabled:
             lane.play(not lane.playing)
@@ -278,7 +279,9 @@ class _LaneArea:
             color = theme.run_color("AB".index(lane.icon))
             controls.badge(lane.icon, color, (of.x + 8 * scale, middle - 9 * scale))
         else:
-            icons.draw(draw, lane.icon, (of.x + 18 * scale, middle), ink, 14)
+            icons.draw(
+                draw, lane.icon, (of.x + 18 * scale, middle), ink, icons.TEXT_SIZE
+            )
         if width < _NAME_WIDTH:
             return
         with theme.bold() if is_chosen else theme.font_size(theme.FONT_SIZE):
@@ -341,7 +344,9 @@ class _LaneArea:
             draw.add_circle_filled(dot, 4 * scale, theme.u32(color), 16)
         elif button.icon:
             sign = theme.DIM if enabled else theme.FAINT
-            icons.draw(draw, button.icon, (x + 6 * scale, middle), sign, 14)
+            icons.draw(
+                draw, button.icon, (x + 6 * scale, middle), sign, icons.TEXT_SIZE
+            )
         top = round(middle - imgui.get_text_line_height() / 2)
         lettering.write(
             draw, round(x + sign_width - 2 * scale), top, theme.u32(ink), button.text

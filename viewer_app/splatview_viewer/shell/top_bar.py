@@ -169,7 +169,7 @@ class _Bar:
                 room = x + width - 28 * scale - words_x
                 write(count, words_x, self.middle, theme.DIM, room)
         center = (x + width - 12 * scale, self.middle)
-        icons.draw(draw, "caret_down", center, theme.DIM, 14)
+        icons.draw(draw, "caret_down", center, theme.DIM, icons.SIZE)
         if of.pressed:
             open_menu(_RUNS_MENU)
 
@@ -324,7 +324,9 @@ class _Bar:
         ground = theme.HOVER if of.hovered else theme.FIELD
         rounding = theme.FIELD_ROUNDING * scale
         draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
-        icons.draw(draw, "find", (x + 16 * scale, self.middle), theme.DIM, 15)
+        icons.draw(
+            draw, "find", (x + 16 * scale, self.middle), theme.DIM, icons.TEXT_SIZE
+        )
         write(command.title, x + 31 * scale, self.middle, theme.FAINT)
         keys = command.keys[0]
         with theme.font_size(theme.SMALL_SIZE):

@@ -69,6 +69,8 @@ class Viewport:
         """The end of a run that the user was told, and put away."""
         self.refusal: Refusal | None = None
         """The last file that could not be opened here, until the user put it away."""
+        self.shows_details = False
+        """All that is known of the refusal is shown."""
         self.captured = False
         """True while a drag that began in it lasts."""
         self.faults = Faults("viewport")

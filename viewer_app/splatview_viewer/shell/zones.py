@@ -19,8 +19,10 @@ PANEL_WIDTH = 340.0
 PANEL_WIDTHS = (280.0, 520.0)
 """The narrowest and the widest panel that the user can drag."""
 STREAMS_HEIGHT = 238.0
-SPARKS_HEIGHT = 122.0
-TABS_HEIGHT = 38.0
+SPARKS_HEIGHT = 123.0
+"""Points with the line above."""
+TABS_HEIGHT = 39.0
+"""Points with the line above."""
 FOOTER_HEIGHT = 44.0
 TIME_HEIGHT = 88.0
 FOLDED_TIME_HEIGHT = 26.0
@@ -32,7 +34,9 @@ PHONE = 600.0
 """Points of width below which, on a screen that is higher than wide, the rules of a
 phone hold."""
 _SHORT = 560.0
-"""Points of height below which the zones above the tabs shrink."""
+"""Points of height below which there is room for one curve."""
+_MIN_STREAMS = 56.0
+"""Points that the list of streams has at least, if it is seen."""
 _MIN_SECTIONS = 160.0
 """Points that the area of sections has at least, as far as the screen has them."""
 _PHONE_TOP = 48.0
@@ -142,12 +146,17 @@ def _place_panel(panel: Rect, scale: float) -> tuple[Rect, Rect, Rect, Rect, Rec
     footer = _pixels(FOOTER_HEIGHT, scale, panel.height // 5)
     tabs = _pixels(TABS_HEIGHT, scale, panel.height // 5)
     left = panel.height - footer - tabs
-    sections = min(round(_MIN_SECTIONS * scale), left // 2)
+    room = max(left - round(_MIN_SECTIONS * scale), 0)
     sparks = round(SPARKS_HEIGHT * scale)
     if panel.height < _SHORT * scale:
         sparks //= 2
-    sparks = min(sparks, left // 5)
-    streams = min(round(STREAMS_HEIGHT * scale), left - sections - sparks)
+    # On a low screen the curves make room for the sections first, then the list.
+    least_streams = round(_MIN_STREAMS * scale)
+    if room < sparks + least_streams:
+        sparks = 0
+    streams = min(round(STREAMS_HEIGHT * scale), room - sparks)
+    if streams < least_streams:
+        streams = 0
     sections = left - streams - sparks
     rects = []
     y = panel.y

@@ -6,6 +6,7 @@ are for imgui, unlike all others of a window; a text for the user comes beside.
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -28,6 +29,12 @@ _REACHABLE = imgui.ButtonFlags_.enable_nav.value
 """The flag of items that the keyboard reaches."""
 _UNDERLINE = 2.0
 """Points of the line below what is chosen."""
+_CHOICE_ROUNDING = 4.0
+"""Points of the corners of one of several fields."""
+_GRID_SIZE = 14.5
+"""Points of the letters in a grid of fields."""
+_BELOW_GRID = 2.0
+"""Points below a grid, beside the gap between rows."""
 
 
 # -- tips ------------------------------------------------------------------------------
@@ -204,14 +211,24 @@ def _underline(target: Item, inset: float = 0.0) -> None:
 
 def _write(text: str, x: float, middle: float, color: ImVec4) -> None:
     """Write a text from a pixel x on, around a pixel y, in the font in use."""
-    y = middle - imgui.get_text_line_height() / 2
+    # Halves are rounded down the screen, as browsers do.
+    y = math.floor(middle - imgui.get_text_line_height() / 2 + 0.5)
     draw = imgui.get_window_draw_list()
-    lettering.write(draw, round(x), round(y), theme.u32(color), text)
+    lettering.write(draw, round(x), y, theme.u32(color), text)
 
 
 # -- buttons ---------------------------------------------------------------------------
 
 ButtonLook = Literal["field", "primary", "flat"]
+_BUTTON_PADS: dict[ButtonLook, float] = {"field": 12.0, "primary": 12.0, "flat": 10.0}
+"""Points at both sides of what is on a button."""
+_SMALL_BUTTON = 28.0
+_FINGER_BUTTON = 40.0
+"""Points of a button below, or above, which its icon has another size."""
+_ICON_BOX = 14.0
+"""Points that an icon has before the text of a button."""
+_ICON_GAP = 8.0
+"""Points between an icon and its text."""
 
 
 def button(
@@ -245,7 +262,7 @@ def button(
     elif width > 0:
         pixels = width * scale
     else:
-        pixels = content + 24 * scale
+        pixels = content + 2 * _BUTTON_PADS[look] * scale
     enabled = reason is None
     height = height or theme.ROW_HEIGHT
     target = item(name or text or icon, pixels, height * scale, enabled=enabled)
@@ -278,8 +295,9 @@ def _content_width(text: str, icon: str) -> float:
     if text:
         width = lettering.measure(text).x
     if icon:
-        points = 22 if text else 16
-        width += points * theme.scale()
+        width += _ICON_BOX * theme.scale()
+    if icon and text:
+        width += _ICON_GAP * theme.scale()
     return width
 
 
@@ -304,8 +322,9 @@ def _draw_content(
     if is_cut:
         draw.push_clip_rect(target.low, target.high, True)
     if icon:
-        icons.draw(draw, icon, (x + 8 * scale, middle), inks[1], 15)
-        x += 22 * scale
+        center = (x + _ICON_BOX / 2 * scale, middle)
+        icons.draw(draw, icon, center, inks[1], icons.TEXT_SIZE)
+        x += (_ICON_BOX + _ICON_GAP) * scale
     if text:
         _write(text, x, middle, inks[0])
     if is_cut:
@@ -349,9 +368,13 @@ def icon_button(
         ink = theme.ON_CHOSEN
     if not enabled:
         color = ground or _CLEAR
-        ink = ImVec4(ink.x, ink.y, ink.z, 0.4)
+        ink = theme.FAINT
     _fill(target, color)
-    points = 15.0 if side >= theme.ROW_HEIGHT else 14.0
+    points = icons.SIZE
+    if side < _SMALL_BUTTON:
+        points = icons.TEXT_SIZE
+    elif side > _FINGER_BUTTON:
+        points = icons.TOUCH_SIZE
     icons.draw(imgui.get_window_draw_list(), icon, target.middle, ink, points)
     tip(reason or hint)
     return target.pressed and enabled
@@ -421,13 +444,22 @@ def grid(
         x = corner.x + column * (field_width + gap)
         y = corner.y + row * (height + gap)
         imgui.set_cursor_screen_pos(ImVec2(x, y))
-        if choosable(text, name, option == value, field_width, height, theme.FIELD):
+        is_pressed = choosable(
+            text,
+            name,
+            option == value,
+            field_width,
+            height,
+            ground=theme.FIELD,
+            size=_GRID_SIZE,
+        )
+        if is_pressed:
             value = option
         if tips and option in tips:
             tip(tips[option])
     rows = -(-len(options) // columns)
     imgui.set_cursor_screen_pos(corner)
-    imgui.dummy(ImVec2(total, rows * height + (rows - 1) * gap))
+    imgui.dummy(ImVec2(total, rows * height + (rows - 1) * gap + _BELOW_GRID * scale))
     return value
 
 
@@ -438,6 +470,7 @@ def choosable(
     width: float,
     height: float,
     ground: ImVec4 = _CLEAR,
+    size: float = 0.0,
 ) -> bool:
     """Draw one of several fields of which one is chosen; return True if pressed.
 
@@ -448,22 +481,48 @@ def choosable(
         width: pixels.
         height: pixels.
         ground: its colour while it rests and is not chosen.
+        size: points of its text, less where that does not fit; 0: that of most text.
     """
+    size = size or theme.FONT_SIZE
     target = item(f"{text}##{name}", width, height)
     if is_chosen:
-        _fill(target, theme.CHOSEN_GROUND, 4)
-        _underline(target)
-        with theme.bold(15):
+        _fill_chosen(target)
+        with theme.bold(_fitting_size(text, size, width)):
             _draw_text(target, text, theme.ON_CHOSEN)
     else:
-        _fill(target, _ground(target, ground), 4)
+        _fill(target, _ground(target, ground), _CHOICE_ROUNDING)
         if ground.w == 0:
             ink = theme.DIM
         else:
             ink = theme.TEXT
-        with theme.font_size(15):
+        with theme.font_size(_fitting_size(text, size, width)):
             _draw_text(target, text, ink)
     return target.pressed
+
+
+def _fill_chosen(target: Item) -> None:
+    """Draw the ground of what is chosen, with a line along its lower edge.
+
+    The line follows the corners, and says that this is not colour alone.
+    """
+    _fill(target, theme.ACCENT, _CHOICE_ROUNDING)
+    above = ImVec2(target.high.x, target.high.y - _UNDERLINE * theme.scale())
+    imgui.get_window_draw_list().add_rect_filled(
+        target.low,
+        above,
+        theme.u32(theme.CHOSEN_GROUND),
+        _CHOICE_ROUNDING * theme.scale(),
+    )
+
+
+def _fitting_size(text: str, size: float, width: float) -> float:
+    """Return the points of letters in which a text fits into `width` pixels."""
+    with theme.font_size(size):
+        text_width = lettering.measure(text).x
+    room = max(width - 4 * theme.scale(), 1.0)
+    if text_width <= room:
+        return size
+    return max(size * room / text_width, theme.AXES_SIZE)
 
 
 def toggle(text: str, on: bool, hint: str = "") -> bool:
@@ -480,26 +539,30 @@ def toggle(text: str, on: bool, hint: str = "") -> bool:
         ink = theme.DIM
     _fill(target, ground)
     if on:
-        icons.draw(draw, "check", (target.x + 13 * scale, target.middle[1]), ink, 12)
+        icons.draw(draw, "check", (target.x + 13 * scale, target.middle[1]), ink, 11)
     _write(text, target.x + 23 * scale, target.middle[1], ink)
     tip(hint)
     return on != target.pressed
 
 
-def check_box(name: str, on: bool) -> bool:
+def check_box(name: str, on: bool, *, enabled: bool = True) -> bool:
     """Draw a box to tick in a row of the panel; return its state now."""
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
     side = 18 * scale
     drop = (theme.ROW_HEIGHT * scale - side) / 2
     imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + drop))
-    target = item(name, side, side)
+    target = item(name, side, side, enabled=enabled)
     _fill(target, _ground(target, theme.FIELD), 4)
     if on:
         icons.draw(
-            imgui.get_window_draw_list(), "check", target.middle, theme.ACCENT, 13
+            imgui.get_window_draw_list(),
+            "check",
+            target.middle,
+            theme.ACCENT if enabled else theme.FAINT,
+            icons.CARET_SIZE,
         )
-    return on != target.pressed
+    return on != (target.pressed and enabled)
 
 
 # -- heads, tabs -----------------------------------------------------------------------
@@ -527,7 +590,7 @@ def head(title: str, opened: bool, state: str = "", hint: str = "") -> bool:
     middle = target.middle[1]
     caret = "down" if is_open else "right"
     ink = theme.TEXT if target.hovered else theme.DIM
-    icons.draw(draw, caret, (target.x + 6 * scale, middle), ink, 12)
+    icons.draw(draw, caret, (target.x + 6 * scale, middle), ink, icons.CARET_SIZE)
     with theme.bold():
         _write(title, target.x + 20 * scale, middle, theme.TEXT)
         used = lettering.measure(title).x + 28 * scale

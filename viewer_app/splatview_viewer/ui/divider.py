@@ -24,8 +24,11 @@ _TOUCH_REACH = 22.0
 MIN_SHARE = 0.02
 """Share of the width that stays on either side, so that the line can be dragged again.
 """
-_KNOB_RADIUS = 11.0
+_KNOB_RADIUS = 14.0
 """Points: the circle that shows that the line can be dragged."""
+_TOUCH_KNOB_RADIUS = 16.0
+_TOUCH_KNOB_HEIGHT = 102.0
+"""Points from the lower edge to the circle for a finger, which hides nothing there."""
 
 
 class Divider:
@@ -103,43 +106,50 @@ class Divider:
     def _is_near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
         return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH_POINTS * scale
 
-    def draw(self, rect: Rect, scale: float, names: tuple[str, str] = ("", "")) -> None:
-        """Draw the line with imgui, and at its upper edge the names of both sides."""
+    def draw(
+        self,
+        rect: Rect,
+        scale: float,
+        names: tuple[str, str] = ("", ""),
+        *,
+        touch: bool = False,
+    ) -> None:
+        """Draw the line with imgui, and at the upper edge the names of both sides.
+
+        Args:
+            rect: the picture's, in pixels.
+            scale: pixels per point.
+            names: of what is on the left and on the right.
+            touch: True where a finger drags it: the names are in the corners.
+        """
         from imgui_bundle import ImVec2, imgui
 
-        from splatview_viewer.ui import theme
+        from splatview_viewer.ui import icons, theme
 
         draw = imgui.get_background_draw_list()
         x = float(self.x(rect))
         bottom = rect.y + rect.height
-        ink = theme.TEXT
+        ink = theme.INK
         if self.is_hovered:
-            ink = theme.ACCENT
+            ink = theme.MARK
         color = theme.u32(ink)
-        width = max(1.5 * scale, 1.0)
+        width = max(2 * scale, 1.0)
         draw.push_clip_rect(
             ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, bottom), True
         )
         top_end = ImVec2(x, rect.y)
         bottom_end = ImVec2(x, bottom)
-        draw.add_line(top_end, bottom_end, theme.u32(theme.BAR, 0.9), 4 * scale)
+        draw.add_line(top_end, bottom_end, theme.u32(theme.SHADE, 0.7), 4 * scale)
         draw.add_line(top_end, bottom_end, color, width)
         middle = rect.y + rect.height / 2
-        center = ImVec2(x, middle)
         radius = _KNOB_RADIUS * scale
-        draw.add_circle_filled(center, radius, theme.u32(theme.BAR, 0.92), 32)
-        draw.add_circle(center, radius, color, 32, width)
-        inner = 2.5 * scale
-        outer = 6.5 * scale
-        height = 4 * scale
-        for sign in (-1, 1):
-            draw.add_triangle_filled(
-                ImVec2(x + sign * outer, middle),
-                ImVec2(x + sign * inner, middle - height),
-                ImVec2(x + sign * inner, middle + height),
-                color,
-            )
-        _draw_names(draw, x, rect, scale, names)
+        if touch:
+            middle = max(middle, bottom - _TOUCH_KNOB_HEIGHT * scale)
+            radius = _TOUCH_KNOB_RADIUS * scale
+        draw.add_circle_filled(ImVec2(x, middle), radius, color, 32)
+        icons.draw(draw, "swap", (x, middle), theme.SHADE, icons.SIZE)
+        with theme.font_size(theme.SMALL_SIZE):
+            _draw_names(draw, x, rect, scale, names, touch)
         draw.pop_clip_rect()
 
 
@@ -149,17 +159,26 @@ def _draw_names(
     rect: Rect,
     scale: float,
     names: tuple[str, str],
+    in_corners: bool,
 ) -> None:
     """Write the names beside a line at `x`, where there is enough width."""
     from imgui_bundle import imgui
 
     from splatview_viewer.ui import theme
-    from splatview_viewer.ui.widgets import card
+    from splatview_viewer.ui.widgets import card, faint
 
     gap = 12 * scale
     left_width = x - rect.x
     widths = (left_width, rect.width - left_width)
     for text, sign, width in zip(names, (-1, 1), widths, strict=True):
         if text and imgui.calc_text_size(text).x <= width - 2 * gap:
-            corner = (x + sign * gap, rect.y + gap)
-            card(draw, corner, [(text, theme.TEXT)], (float(sign < 0), 0))
+            anchor = float(sign < 0)
+            name_x = x + sign * gap
+            if in_corners:
+                name_x = rect.x + gap
+                anchor = float(sign > 0)
+                if sign > 0:
+                    name_x = rect.x + rect.width - gap
+            ground = faint(theme.CARD, 0.95)
+            lines = [(text, theme.INK)]
+            card(draw, (name_x, rect.y + gap), lines, (anchor, 0), ground=ground)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
 from splatview_viewer.ui import controls, icons, lettering, theme
 
 _HEAD_GAP = 2.0
-"""Points between two heads."""
+"""Points above a head."""
 _is_head_clicked_right = False
 
 
@@ -24,15 +24,13 @@ def draw_fold(title: str, opened: bool = False, tip: str = "", state: str = "") 
         True while it is open.
     """
     global _is_head_clicked_right
+    gap = _HEAD_GAP * theme.scale()
+    imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + gap)
     is_open = controls.head(title, opened, state, tip)
     _is_head_clicked_right = imgui.is_item_clicked(imgui.MouseButton_.right)
     # Heads follow each other closely, and rows follow their head at once.
     spacing = imgui.get_style().item_spacing
     imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() - spacing.y)
-    if not is_open:
-        imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(spacing.x, 0))
-        imgui.dummy(ImVec2(0, _HEAD_GAP * theme.scale()))
-        imgui.pop_style_var()
     return is_open
 
 
@@ -55,7 +53,9 @@ def draw_small_fold(title: str, tip: str = "") -> bool:
     draw = imgui.get_window_draw_list()
     ink = theme.TEXT if target.hovered else theme.DIM
     caret = "down" if is_open else "right"
-    icons.draw(draw, caret, (target.x + 6 * scale, target.middle[1]), ink, 11)
+    icons.draw(
+        draw, caret, (target.x + 6 * scale, target.middle[1]), ink, icons.CARET_SIZE
+    )
     y = target.middle[1] - imgui.get_text_line_height() / 2
     lettering.write(draw, round(target.x + 20 * scale), round(y), theme.u32(ink), title)
     controls.tip(tip)

@@ -6,8 +6,14 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.ui import theme
 
-SIZE = 16.0
-"""Of an icon in a row or button, in points of its font: about 13 points of ink."""
+SIZE = 13.0
+"""Of an icon that is a button, in points of its font."""
+TOUCH_SIZE = 17.0
+"""Of an icon that is a button for a finger."""
+TEXT_SIZE = 12.0
+"""Of an icon before a text, or at the end of a field."""
+CARET_SIZE = 11.0
+"""Of the caret of a head or a field, and of a tick."""
 _GLYPHS = {
     "menu": "\uf0c9",
     "play": "\uf04b",
@@ -119,7 +125,7 @@ def draw(
         name: one of the names of this file.
         center: in pixels.
         color: of its ink.
-        points: size of its font; the ink is about four fifths of it.
+        points: size of its font, which is about that of its ink.
     """
     font = theme.fonts().icons
     character = _GLYPHS[name]

@@ -16,7 +16,7 @@ FONT_SIZE = 16.0
 TITLE_SIZE = 18.0
 SMALL_SIZE = 14.0
 AXES_SIZE = 13.0
-CODE_SIZE = 15.7
+CODE_SIZE = 14.0
 ROW_HEIGHT = 28.0
 """Points of a row of the panel, and of its controls."""
 ROW_GAP = 6.0
@@ -119,6 +119,10 @@ CARD = ImVec4(18 / 255, 20 / 255, 24 / 255, 0.9)
 """Colours over pictures, the same in both themes: text, facts, faults, marked, what is
 selected, live, around lines, around pictures, cards."""
 _CLEAR = ImVec4(0, 0, 0, 0)
+_THEMES = tuple(
+    {name: _rgb(digits[is_light]) for name, digits in COLORS.items()}
+    for is_light in (False, True)
+)
 _light: bool | None = None
 
 
@@ -131,12 +135,24 @@ def use(light: bool) -> bool:
     if light is _light:
         return False
     _light = light
-    for name, digits in COLORS.items():
-        globals()[name] = _rgb(digits[light])
+    globals().update(_THEMES[light])
     return True
 
 
 use(False)
+
+
+@contextmanager
+def over_picture() -> Iterator[None]:
+    """Draw in the dark theme's colours inside: pictures are dark in both themes."""
+    light = bool(_light)
+    use(False)
+    try:
+        yield
+    finally:
+        use(light)
+
+
 _touch = False
 
 

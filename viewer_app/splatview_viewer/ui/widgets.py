@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
+_FLOAT_MIN = 1e-30
+"""Imgui fills what is left of a line, down to the last pixel, for such a width below 0."""
 SHOWING_FLAGS = (
     imgui.WindowFlags_.no_decoration
     | imgui.WindowFlags_.no_inputs
@@ -258,7 +260,7 @@ def row(label: str) -> None:
     label_width = theme.LABEL_WIDTH * theme.scale()
     dim(fitted(label, label_width - 4 * theme.scale()))
     imgui.same_line(start + label_width)
-    imgui.set_next_item_width(-1)
+    imgui.set_next_item_width(-_FLOAT_MIN)
     if is_sought:
         seek_row("")
         imgui.set_scroll_here_y(0.3)
@@ -429,11 +431,26 @@ def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[fl
     return new != list(values), new
 
 
-def check(label: str, tip: str, value: bool, caption: str = "") -> bool:
-    """Draw a box to tick, and words behind it; return the value after this frame."""
+def check(
+    label: str,
+    tip: str,
+    value: bool,
+    caption: str = "",
+    *,
+    reason: str | None = None,
+) -> bool:
+    """Draw a box to tick, and words behind it; return the value after this frame.
+
+    Args:
+        label: on the left.
+        tip: shown beside the panel.
+        value: before this frame.
+        caption: the words.
+        reason: why it cannot be ticked now; None: it can.
+    """
     row(label)
-    ticked = controls.check_box(f"{caption}##{label}", value)
-    controls.tip(tip)
+    ticked = controls.check_box(f"{caption}##{label}", value, enabled=reason is None)
+    controls.tip(reason or tip)
     if caption:
         low = imgui.get_item_rect_min()
         high = imgui.get_item_rect_max()
@@ -491,7 +508,7 @@ def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
     ink = imgui.get_color_u32(imgui.Col_.text)
     lettering.write(draw, round(corner.x + pad.x), corner.y + pad.y, ink, text)
     center = (corner.x + width - 16 * scale, corner.y + imgui.get_frame_height() / 2)
-    icons.draw(draw, "down", center, theme.DIM, 12)
+    icons.draw(draw, "down", center, theme.DIM, icons.CARET_SIZE)
     if keys:
         return keys[index]
     return value

@@ -116,7 +116,7 @@ def _draw_head(card: Rect, index: int, scale: float) -> bool:
     imgui.set_cursor_screen_pos(corner)
     button = controls.item("close inspected", side, side)
     ink = theme.INK if button.hovered else theme.INK_DIM
-    icons.draw(imgui.get_window_draw_list(), "close", button.middle, ink, 14)
+    icons.draw(imgui.get_window_draw_list(), "close", button.middle, ink, icons.SIZE)
     controls.tip("Choose none (Escape)")
     return button.pressed
 

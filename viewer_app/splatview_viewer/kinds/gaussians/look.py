@@ -80,15 +80,20 @@ class LookTool(Tool["GaussianView"]):
         state = self._draw_size(state)
         if state.show != "alpha":
             state = self._draw_background(state)
-        if view.data.renderer.reads_gpu:
-            tip = (
-                "While the camera moves and the GPU has no time for a new picture, the "
-                "last one is moved along.\n"
-                "Once the camera rests, and in screenshots, the scene itself is drawn."
-            )
-            smooth = ui.check("Smooth motion", tip, state.smooth)
-            state = _edited(state, smooth=smooth)
-        view.state = state
+        view.state = self._draw_smooth(state)
+
+    def _draw_smooth(self, state: GaussianState) -> GaussianState:
+        """Draw whether the last picture may be moved along with the camera."""
+        tip = (
+            "While the camera moves and the GPU has no time for a new picture, the "
+            "last one is moved along.\n"
+            "Once the camera rests, and in screenshots, the scene itself is drawn."
+        )
+        reason = None
+        if not self.view.data.renderer.reads_gpu:
+            reason = "only where CUDA draws"
+        smooth = ui.check("Smooth motion", tip, state.smooth, reason=reason)
+        return _edited(state, smooth=smooth)
 
     def _draw_show(self, state: GaussianState) -> GaussianState:
         """Draw the ways to see it, and how numbers become colours."""
