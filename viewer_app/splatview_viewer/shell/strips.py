@@ -130,7 +130,9 @@ def _draw_sign(
     if viewport.entry is not None:
         kind = viewport.entry.kind
     draw = imgui.get_window_draw_list()
-    icons.draw(draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, 14)
+    icons.draw(
+        draw, icons.of_kind(kind), (x + 7 * scale, middle), theme.DIM, icons.TEXT_SIZE
+    )
     return x + 20 * scale
 
 

@@ -6,10 +6,15 @@ both themes.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import imgui_bundle
 from imgui_bundle import ImVec2, ImVec4, imgui
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FONT_SIZE = 16.0
 """Of most text, in points: ascent and descent together."""
