@@ -110,6 +110,7 @@ class Scripts:
     def __init__(self, scene: Path | None, photos: Path | None) -> None:
         self._scene = scene
         self._photos = photos
+        self.has_photos = photos is not None
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, name: str, noise: float) -> None:
@@ -247,8 +248,9 @@ def train_both(viewer: Viewer, scripts: Scripts) -> None:
     entries = viewer.state.entries
     (other,) = {e.group for e in entries if e.group.startswith("robot-default")}
     viewer.until(lambda: not any(e.alive for e in entries if e.group == other))
-    frustums = _view(viewer).tools.of(Frustums)
-    viewer.until(lambda: frustums.cameras is not None)
+    if scripts.has_photos:
+        frustums = _view(viewer).tools.of(Frustums)
+        viewer.until(lambda: frustums.cameras is not None)
     bookmarks = _view(viewer).tools.of(Navigate).bookmarks
     for _ in range(3):
         bookmarks.add()

@@ -318,15 +318,14 @@ class Interface:
             if wanted != self.state.panel_width:
                 user.do(partial(user.set_panel_width, wanted))
             draw = imgui.get_window_draw_list()
-            right = rect.x + rect.width
-            draw.add_rect_filled(
-                ImVec2(right - max(round(scale), 1), rect.y),
-                ImVec2(right, rect.y + rect.height),
-                theme.u32(theme.LINE),
-            )
             middle = rect.y + rect.height / 2
             x = rect.x - 3 * scale
             draw.push_clip_rect_full_screen()
+            draw.add_rect_filled(
+                ImVec2(rect.x - max(round(scale), 1), rect.y),
+                ImVec2(rect.x, rect.y + rect.height),
+                theme.u32(theme.LINE),
+            )
             draw.add_rect_filled(
                 ImVec2(x, middle - 22 * scale),
                 ImVec2(x + 3 * scale, middle + 22 * scale),

@@ -113,7 +113,7 @@ class Openings:
         slot = slots[pairing.second_key]
         reason = slot.entry.fault_of_source or slot.entry.fault
         if reason:
-            viewport.refusal = Refusal(slot.entry.name, reason)
+            viewport.refusal = Refusal(slot.entry.name, reason, slot.entry.key)
             self._user.mark()
             return False
         first = slots[pairing.key].entry
