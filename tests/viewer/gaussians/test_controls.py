@@ -18,7 +18,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.flying import FAST, SLOW, Flying
-from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom
+from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, moved_range
 
 RECT = Rect(100, 20, 400, 300)
 
@@ -101,6 +101,13 @@ def test_picture_cannot_be_lost_and_is_fitted_again() -> None:
     pan_zoom.set_zoom(5.0, RECT, (120, 40))
     assert pan_zoom.handle(PointerPress(200, 100, clicks=2), RECT)
     assert pan_zoom.placed(RECT) == PanZoom((640, 480)).placed(RECT)
+
+
+def test_range_of_an_axis_is_moved_and_zoomed() -> None:
+    assert moved_range((0, 100), right=1) == (12, 112)
+    low, high = moved_range((0, 100), closer=1)
+    assert (0 < low < high < 100, low + high) == (True, pytest.approx(100))
+    assert moved_range((low, high), closer=-1) == pytest.approx((0, 100))
 
 
 # -- keys that are held --------------------------------------------------------

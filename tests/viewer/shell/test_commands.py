@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from support.viewer import Viewer
 
 from splatview_viewer.core.command import Command, command_of, parse_shortcut
 from splatview_viewer.core.events import KEYS, Key, Mods, Text
+from splatview_viewer.geometry.flying import FLIGHT_KEYS
 from splatview_viewer.kinds.cameras import commands as cameras
 from splatview_viewer.kinds.gaussians import commands as gaussians
 from splatview_viewer.kinds.image import commands as image
 from splatview_viewer.kinds.memory import commands as memory
 from splatview_viewer.kinds.scalars import commands as scalars
 from splatview_viewer.kinds.snapshot import commands as snapshot
+from splatview_viewer.kinds.snapshot.window_keys import MOVES
 from splatview_viewer.shell.commands import COMMANDS, named
 from splatview_viewer.shell.interface_state import InterfaceState
 from splatview_viewer.shell.key_list import key_lines
@@ -78,6 +80,18 @@ def test_no_key_has_two_meanings(kind: str) -> None:
     assert len(shortcuts) == len(set(shortcuts))
     names = [command.name for command in commands]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("kind", "held_keys"), [("gaussians", FLIGHT_KEYS), ("snapshot", MOVES)]
+)
+def test_keys_that_move_are_no_shortcuts(
+    kind: str, held_keys: Mapping[str, object]
+) -> None:
+    for command in (*TABLES[kind], *COMMANDS):
+        for keys in command.keys:
+            shortcut = parse_shortcut(keys)
+            assert shortcut.mods or shortcut.key not in held_keys, command
 
 
 @pytest.mark.parametrize("kind", TABLES)

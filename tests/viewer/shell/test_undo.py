@@ -282,6 +282,30 @@ def test_keyframes_are_undone(scene: Viewer) -> None:
     assert path.path.keys == keyframes[:1]
 
 
+def test_selections_of_two_panes_are_undone_one_after_the_other(scene: Viewer) -> None:
+    user = scene.user
+    press_key(scene, "enter", CTRL)
+    scene.until(scene.loaded)
+    commands = {each.name: each for each in user.layout.active.commands()}
+    panes = list(user.layout)
+    for pane in panes:
+        press_key(scene, "shift")
+        pane.run(commands["select.invert"])
+        scene.do()
+    chosen = [pane.undoable_state().chosen for pane in panes]
+    assert all(chosen)
+    assert user.history.undo_words == "selection"
+    undo(scene)
+    states = [pane.undoable_state().chosen for pane in panes]
+    assert states == [chosen[0], None]
+    undo(scene)
+    assert not any(pane.undoable_state().chosen for pane in panes)
+    undo(scene)
+    assert len(user.layout) == 1
+    redo(scene)
+    assert len(user.layout) == 2
+
+
 def test_escape_ends_a_drag_as_if_it_had_not_been(pictures: Viewer) -> None:
     drag(pictures, 30)
     rest(pictures)

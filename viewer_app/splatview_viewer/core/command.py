@@ -19,6 +19,8 @@ _KEY_WORDS = {
     ",": "comma",
     ".": "period",
     "/": "slash",
+    "=": "equal",
+    "-": "minus",
     "[": "left_bracket",
     "]": "right_bracket",
     "Esc": "escape",

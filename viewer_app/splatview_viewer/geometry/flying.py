@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Key
 
-_KEYS: dict[str, tuple[int, float]] = {
+FLIGHT_KEYS: dict[str, tuple[int, float]] = {
     "d": (0, 1),
     "a": (0, -1),
     "right": (0, 1),
@@ -73,7 +73,7 @@ class Flying:
             self._factor = SLOW
         else:
             self._factor = 1.0
-        if event.name not in _KEYS:
+        if event.name not in FLIGHT_KEYS:
             return False
         if not event.pressed:
             is_release = event.name in self._held_keys
@@ -138,7 +138,7 @@ class Flying:
         """Return the velocity that the keys ask for, (5,)."""
         directions = np.zeros(5)
         for name in self._held_keys:
-            axis, sign = _KEYS[name]
+            axis, sign = FLIGHT_KEYS[name]
             directions[axis] += sign
         velocity = np.clip(directions, -1, 1) * _RATES
         velocity[:4] *= self.speed * self._factor

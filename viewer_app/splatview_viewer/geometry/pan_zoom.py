@@ -18,6 +18,8 @@ from splatview_viewer.geometry.orbit import MAX_NOTCHES, clamp_pinch
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
 
+_PRESS = 0.12
+"""Share of a range that one press of a key moves it."""
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""
 MAX_ZOOM = 256.0
@@ -58,6 +60,22 @@ class PicturePlacement(NamedTuple):
     top: float
     zoom: float
     """Magnification."""
+
+
+def moved_range(
+    span: tuple[float, float], *, right: int = 0, closer: int = 0
+) -> tuple[float, float]:
+    """Return the range of an axis after presses of keys.
+
+    Args:
+        span: before.
+        right: presses that move it by a share of its length; negative to the left.
+        closer: presses that zoom in at its middle; negative out.
+    """
+    low, high = span
+    middle = (low + high) / 2 + right * _PRESS * (high - low)
+    half = (high - low) / 2 / ZOOM_STEP ** (2 * closer)
+    return middle - half, middle + half
 
 
 @dataclass

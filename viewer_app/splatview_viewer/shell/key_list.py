@@ -41,6 +41,17 @@ _GROUPS = {
     "tool": "Scene",
 }
 """Groups of a view's commands by the first part of their names."""
+_INTERFACE = (
+    KeyHelp("Interface", "Tab, Shift Tab", "The next control, the one before"),
+    KeyHelp("Interface", "Enter", "Press it; type the number of a slider"),
+    KeyHelp(
+        "Interface", "Arrows, Shift + arrows", "Move it a little, ten times as far"
+    ),
+    KeyHelp("Interface", "Backspace", "Its default"),
+    KeyHelp("Interface", "Menu, Shift F10", "Its menu"),
+    KeyHelp("Interface", "Escape", "One layer back; the full screen last"),
+)
+"""Keys of a control that the keyboard has chosen, which are no commands."""
 _FIRST = ("Camera", "Picture", "Scene", "Plots")
 """Groups that most people look for."""
 
@@ -66,6 +77,7 @@ def key_lines(user: User) -> list[KeyHelp]:
             part = command.name.split(".")[0]
             group = _GROUPS.get(part, part.capitalize())
             lines.append(_line_of(command, group))
+    lines += _INTERFACE
     lines += [_line_of(each, "Viewer") for each in COMMANDS if each.keys or each.typed]
     return lines
 

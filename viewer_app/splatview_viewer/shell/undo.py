@@ -288,9 +288,12 @@ class History:
     def _note_layout(
         self, before: LayoutMemory, after: LayoutMemory, now: float
     ) -> None:
-        if any(pane.viewport.by_itself for pane in after.panes):
-            # The viewer chose what is shown, not the user.
-            return
+        keys = {pane.viewport: pane.key for pane in before.panes}
+        for pane in after.panes:
+            is_new = keys.get(pane.viewport, pane.key) != pane.key
+            if is_new and pane.viewport.by_itself:
+                # The viewer chose what is shown, not the user.
+                return
         step = self._open_step(frozenset(), now)
         first = before if step.layout is None else step.layout[0]
         step.layout = first, after

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "place": "camera",
-    "show": "way to see",
     "chosen": "selection",
+    "show": "way to see",
     "training": "training cameras",
     "background": "background",
     "placement": "placement",

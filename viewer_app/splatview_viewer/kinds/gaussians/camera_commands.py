@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from splatview_viewer.core.command import Command
 from splatview_viewer.scene.scene import UPS
 from splatview_viewer.scene_view.camera_panel import MODELS
@@ -46,6 +48,10 @@ def _set_up(name: str, view: GaussianView) -> None:
     view.rig.up_axis.choose(name)
 
 
+def _look_from(name: str, view: GaussianView) -> None:
+    view.rig.motion.fly_along(-np.array(UPS[name], float))
+
+
 def _detect_up(view: GaussianView) -> None:
     view.rig.up_axis.detect_again()
 
@@ -82,9 +88,13 @@ def _camera_moves() -> list[SceneCommand]:
         run = partial(_project, model)
         commands.append(Command(f"camera.{model}", title, run, icon="camera"))
     for name in UPS:
-        title = f"Up: {name}".replace("-", "\u2212")
-        run = partial(_set_up, name)
-        commands.append(Command(f"camera.up.{name}", title, run, icon="orbit"))
+        sign = name.replace("-", "\u2212")
+        set_up = partial(_set_up, name)
+        look = partial(_look_from, name)
+        commands += [
+            Command(f"camera.up.{name}", f"Up: {sign}", set_up, icon="orbit"),
+            Command(f"camera.from.{name}", f"Look from {sign}", look, icon="eye"),
+        ]
     return commands
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
+from splatview_viewer.geometry.pan_zoom import moved_range
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.memory.view import MemoryView
@@ -45,8 +47,28 @@ def _why_none_open(view: MemoryView) -> str | None:
     return "there is none yet"
 
 
+def _move(right: int, view: MemoryView) -> None:
+    view.show_period(*moved_range(view.visible_period(), right=right))
+
+
+def _zoom(closer: int, view: MemoryView) -> None:
+    view.show_period(*moved_range(view.visible_period(), closer=closer))
+
+
+_MOVES = (
+    ("left", "Move along the axis: left", "Left", partial(_move, -1)),
+    ("right", "Move along the axis: right", "Right", partial(_move, 1)),
+    ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
+    ("farther", "Zoom out", "-", partial(_zoom, -1)),
+)
+"""Name, title, key and function of what the keyboard does to the axis."""
+
 COMMANDS: tuple[Command[MemoryView], ...] = (
     Command("memory.fit", "See all of the time", _see_all, ("F", "Home"), icon="fit"),
+    *(
+        Command(f"memory.{name}", title, run, (key,), icon="scalars", repeats=True)
+        for name, title, key, run in _MOVES
+    ),
     Command(
         "memory.host",
         "Show or hide the memory of the host",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
+from splatview_viewer.geometry.pan_zoom import moved_range
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.view import AxisQuantity, ScalarsView
@@ -35,8 +36,28 @@ def _smooth(weight: float, view: ScalarsView) -> None:
     view.state = replace(view.state, smoothing=weight)
 
 
+def _move(right: int, view: ScalarsView) -> None:
+    view.state = replace(view.state, window=moved_range(view.window(), right=right))
+
+
+def _zoom(closer: int, view: ScalarsView) -> None:
+    view.state = replace(view.state, window=moved_range(view.window(), closer=closer))
+
+
+_MOVES = (
+    ("left", "Move along the axis: left", "Left", partial(_move, -1)),
+    ("right", "Move along the axis: right", "Right", partial(_move, 1)),
+    ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
+    ("farther", "Zoom out", "-", partial(_zoom, -1)),
+)
+"""Name, title, key and function of what the keyboard does to the axis."""
+
 COMMANDS: tuple[Command[ScalarsView], ...] = (
     Command("plots.fit", "See all of the curves", _see_all, ("F", "Home"), icon="fit"),
+    *(
+        Command(f"plots.{name}", title, run, (key,), icon="scalars", repeats=True)
+        for name, title, key, run in _MOVES
+    ),
     Command(
         "plots.log",
         "Vertical axes: linear or logarithmic",
