@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,14 @@ from PIL import Image
 
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.server import WebServer
-from support.wait import turns, wait_until
+from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page
 
     Open = Callable[..., Page]
 
@@ -198,3 +199,52 @@ def elsewhere(html: str) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_address[1]}/"
         server.shutdown()
+
+
+@contextmanager
+def pages_of(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Yield `open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new profile.
+
+    `routes` answer requests in the server's place. An error that its script does not
+    catch or that it logs fails the test, but for those logged that match `expected`.
+    """
+    faults: list[str] = []
+
+    def note_error(error: Exception) -> None:
+        faults.append(str(error))
+
+    with ExitStack() as opened:
+
+        def open_page(
+            url: str,
+            size: tuple[int, int] = (800, 600),
+            ratio: float = 1,
+            *,
+            expected: str = "$^",
+            routes: dict[str, Any] | None = None,
+            **options: Any,
+        ) -> Page:
+            context = opened.enter_context(
+                chromium.new_context(
+                    viewport={"width": size[0], "height": size[1]},
+                    device_scale_factor=ratio,
+                    **options,
+                )
+            )
+            context.set_default_timeout(PATIENCE * 1000)
+            page = context.new_page()
+            for pattern, handler in (routes or {}).items():
+                page.route(pattern, handler)
+
+            def note_message(message: ConsoleMessage) -> None:
+                is_error = message.type == "error"
+                if is_error and not re.search(expected, message.text):
+                    faults.append(message.text)
+
+            page.on("console", note_message)
+            page.on("pageerror", note_error)
+            page.goto(url)
+            return page
+
+        yield open_page
+    assert not faults, f"the page's console says {faults}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from imgui_bundle import imgui
 
+from splatview_viewer.shell.interface import Interface
 from splatview_viewer.ui import lettering
 from support import widgets
 from support.viewer import Viewer
@@ -123,6 +124,7 @@ def _noting(placement: Placement) -> Iterator[None]:
     note = widgets._note
     add_text = imgui.ImDrawList.add_text
     write_line = lettering._write_line
+    text_unformatted = imgui.text_unformatted
 
     def note_control(name: str) -> None:
         note(name)
@@ -145,6 +147,12 @@ def _noting(placement: Placement) -> Iterator[None]:
             note_text(draw, values[0].x, values[0].y, values[2])
         add_text(draw, *values)
 
+    def note_item(text: str) -> None:
+        text_unformatted(text)
+        place = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
+        clip = imgui.internal.get_current_window_read().clip_rect
+        placement.texts.append(_place(text, place, _box(clip.min, clip.max)))
+
     def note_line(
         draw: imgui.ImDrawList, corner: tuple[float, float], color: int, line: str
     ) -> None:
@@ -156,13 +164,14 @@ def _noting(placement: Placement) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(widgets, "_note", note_control)
         patch.setattr(imgui.ImDrawList, "add_text", note_added)
+        patch.setattr(imgui, "text_unformatted", note_item)
         patch.setattr(lettering, "_write_line", note_line)
         yield
 
 
-def placement_of(viewer: Viewer) -> Placement:
-    """Draw a viewer's interface until it rests, and return the last picture's places."""
-    interface = viewer.user.interface
+@contextmanager
+def placed_by(interface: Interface) -> Iterator[Placement]:
+    """Yield the places of the last picture of an interface that was drawn meanwhile."""
     draw = interface.draw
     last = Placement()
 
@@ -174,6 +183,12 @@ def placement_of(viewer: Viewer) -> Placement:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interface, "draw", draw_noting)
+        yield last
+
+
+def placement_of(viewer: Viewer) -> Placement:
+    """Draw a viewer's interface until it rests, and return the last picture's places."""
+    with placed_by(viewer.user.interface) as last:
         viewer.user.mark()
         viewer.do()
     return last

@@ -107,14 +107,6 @@ def test_keys_without_focus_do_not_touch_the_panel(viewer: Viewer) -> None:
     assert (chosen_tab, viewer.user.interface.state.tab) == ("look", "data")
 
 
-def test_click_right_after_thirty_keys_is_pressed_once(viewer: Viewer) -> None:
-    x, y = viewer.find("Light")
-    light = viewer.user.state.light
-    keys = [Key(name, pressed=on) for name in "wasdqezxcv" * 3 for on in (True, False)]
-    viewer.do(*keys, PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y))
-    assert viewer.user.state.light is not light
-
-
 def test_tab_reaches_every_control_of_every_tab(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

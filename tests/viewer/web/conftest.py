@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from contextlib import ExitStack, closing
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.pages import Viewer
+from support.pages import Viewer, pages_of
 from support.wait import PATIENCE
 from support.web_clients import Visitor
 
@@ -20,7 +19,7 @@ from splatview_viewer.web.server import WebServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, ConsoleMessage
+    from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
     from support.browser_rig import Rig
     from support.web_clients import Page
@@ -135,48 +134,6 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new profile.
-
-    `routes` answer requests in the server's place. An error that its script does not
-    catch or that it logs fails the test, but for those logged that match `expected`.
-    """
-    faults: list[str] = []
-
-    def note_error(error: Exception) -> None:
-        faults.append(str(error))
-
-    with ExitStack() as opened:
-
-        def open_page(
-            url: str,
-            size: tuple[int, int] = (800, 600),
-            ratio: float = 1,
-            *,
-            expected: str = "$^",
-            routes: dict[str, Any] | None = None,
-            **options: Any,
-        ) -> Tab:
-            context = opened.enter_context(
-                chromium.new_context(
-                    viewport={"width": size[0], "height": size[1]},
-                    device_scale_factor=ratio,
-                    **options,
-                )
-            )
-            context.set_default_timeout(PATIENCE * 1000)
-            page = context.new_page()
-            for pattern, handler in (routes or {}).items():
-                page.route(pattern, handler)
-
-            def note_message(message: ConsoleMessage) -> None:
-                is_error = message.type == "error"
-                if is_error and not re.search(expected, message.text):
-                    faults.append(message.text)
-
-            page.on("console", note_message)
-            page.on("pageerror", note_error)
-            page.goto(url)
-            return page
-
+    """`open_page(url, ...)` of `pages_of`."""
+    with pages_of(chromium) as open_page:
         yield open_page
-    assert not faults, f"the page's console says {faults}"
