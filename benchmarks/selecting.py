@@ -44,7 +44,7 @@ GPU_MS = 20.0
 
 
 class Waited(NamedTuple):
-    """How long a choice took, milliseconds."""
+    """Times of one choice in milliseconds, and what it chose."""
 
     number: float
     picture: float
@@ -121,7 +121,7 @@ class SelectingUser:
         rig.apply_orbit()
         self._rest()
         # The picture after a movement is drawn in full a moment later.
-        self._take_turns(lambda: not self._view.is_moving)
+        self._take_turns(self._has_stopped)
         self._view.redraw()
         self._rest()
 
@@ -172,14 +172,17 @@ class SelectingUser:
 
     def _rest(self) -> None:
         """Take turns until nothing is left to draw."""
-        self._take_turns(lambda: not self._app.user.dirty and not self._is_late)
+        self._take_turns(self._is_at_rest)
         self._app.screen.ctx.finish()
 
-    @property
-    def _is_late(self) -> bool:
-        """True while the dots are not yet those of what is chosen."""
+    def _is_at_rest(self) -> bool:
+        """Return whether the picture is drawn, with the dots of what is chosen."""
         select = self._view.tools["select"]
-        return select.dots.mask is not select.mask
+        return not self._app.user.dirty and select.dots.mask is select.mask
+
+    def _has_stopped(self) -> bool:
+        """Return whether the camera has come to rest."""
+        return not self._view.is_moving
 
     def _wait_for(self, *events: Event) -> Waited:
         """Return how long events take that change what is chosen."""

@@ -45,8 +45,8 @@ class SeenFinder:
     def find(self, rect: Rect, *, through: bool) -> SeenCentres | None:
         """Return what is seen in the picture in `rect`; waits for the search.
 
-        Of the version of the scene for which `prepare` was called, so that a training
-        that goes on delays nobody. None where that failed, which the user is told.
+        Of the version of the scene for which `prepare` was called: a training that goes
+        on does not begin the search again. None where it failed, which the user is told.
         """
         key = self._key_of(rect, through=through)
         if key is None:
