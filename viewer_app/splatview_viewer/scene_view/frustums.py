@@ -27,7 +27,7 @@ from splatview_viewer.scene_view.clicks import ClickGesture
 from splatview_viewer.scene_view.frustums_panel import draw_bar, draw_panel, state_words
 from splatview_viewer.scene_view.looking_through import LookingThrough
 from splatview_viewer.scene_view.phone_visit import visit_of
-from splatview_viewer.scene_view.photo_survey import PhotoSurvey, has_photo
+from splatview_viewer.scene_view.photo_survey import PhotoSurvey
 from splatview_viewer.scene_view.protocol import TrainedView
 from splatview_viewer.scene_view.state import TrainingDisplay
 from splatview_viewer.scene_view.tool import Tool
@@ -201,7 +201,7 @@ class Frustums(Tool[TrainedView]):
         cameras = self.cameras
         if cameras is None:
             return "there are no training cameras"
-        if not any(has_photo(cameras, index) for index in range(len(cameras))):
+        if not (cameras.photos or any(cameras.paths)):
             return "the cameras were published without photographs"
         return None
 

@@ -126,11 +126,11 @@ def draw_panel(tool: Frustums, content: CamerasContent) -> None:
     assert cameras is not None
     for text in content.hints.texts:
         ui.wrapped(text, theme.FAULT)
+    draw_order(tool, cameras)
     state = _draw_display(tool.state, cameras)
     tool.view.change(training=state)
     _draw_follow(tool, content)
     _draw_index(tool, len(cameras))
-    draw_order(tool, cameras)
     if tool.through.index is not None:
         state = _draw_photo_controls(tool.state, tool.through.meter.text)
         tool.view.change(training=state)

@@ -24,8 +24,13 @@ _ORDERS = {False: "Number", True: "Worst first"}
 
 
 def draw_order(tool: Frustums, cameras: CameraSet) -> None:
-    """Draw the order, the worst photographs, and the button that goes to the worst."""
+    """Draw the button that goes to the worst photograph, the order, and the worst."""
     survey = tool.survey
+    tip = "Measure all photographs, and look through the camera of the worst one"
+    reason = tool.reason_no_worst()
+    title = "Go to the worst photograph"
+    if ui.buttons("", [title], [tip], ["image"], [reason]) == 0:
+        tool.go_to_worst()
     tip = "Order of the cameras for Page up and Page down: by number, or by PSNR"
     is_by_psnr = ui.segments("Order", tip, survey.is_by_psnr, _ORDERS)
     if is_by_psnr != survey.is_by_psnr:
@@ -35,14 +40,9 @@ def draw_order(tool: Frustums, cameras: CameraSet) -> None:
     elif survey.is_by_psnr and not survey.is_current and survey.psnrs:
         _draw_outdated(tool)
     if survey.is_by_psnr:
-        for index in survey.worst_first()[:_ROWS]:
+        for index in survey.worst_first[:_ROWS]:
             if index < len(cameras):
                 _draw_row(tool, cameras, index)
-    tip = "Measure all photographs, and look through the camera of the worst one"
-    reason = tool.reason_no_worst()
-    title = "Go to the worst photograph"
-    if ui.buttons("", [title], [tip], ["image"], [reason]) == 0:
-        tool.go_to_worst()
 
 
 def _draw_running(tool: Frustums) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from collections import deque
@@ -73,6 +74,9 @@ class PhotoSurvey:
         """The user goes through the cameras by PSNR, the worst first."""
         self.psnrs: dict[int, float] = {}
         """In dB, by camera."""
+        self.worst_first: list[int] = []
+        """The cameras that were measured, the worst one first."""
+        self._order: Sequence[int] = ()
         self.seeks_worst = False
         """The worst photograph is to be looked at once all are measured."""
         self._waiting: deque[int] = deque()
@@ -114,24 +118,21 @@ class PhotoSurvey:
         """How far it is: "12 of 30"."""
         return f"{self._total - len(self._waiting)} of {self._total}"
 
-    def worst_first(self) -> list[int]:
-        """Return the cameras that were measured, the worst one first."""
-        return sorted(self.psnrs, key=self.psnrs.__getitem__)
-
     def take_worst(self) -> int | None:
         """Return the camera of the worst photograph, once if it is sought and known."""
         if not self.seeks_worst or self.is_running:
             return None
         self.seeks_worst = False
-        return next(iter(self.worst_first()), None)
+        return next(iter(self.worst_first), None)
 
     def order(self, cameras: CameraSet) -> Sequence[int]:
         """Return the cameras in the order in which the user goes through them."""
         if not self.is_by_psnr:
             return range(len(cameras))
-        measured = [index for index in self.worst_first() if index < len(cameras)]
-        unmeasured = [i for i in range(len(cameras)) if i not in self.psnrs]
-        return [*measured, *unmeasured]
+        if len(self._order) != len(cameras):
+            unmeasured = [i for i in range(len(cameras)) if i not in self.psnrs]
+            self._order = [*self.worst_first, *unmeasured]
+        return self._order
 
     def jobs(self) -> Sequence[RunningJob]:
         """Return the measurement, while it goes on."""
@@ -143,7 +144,7 @@ class PhotoSurvey:
 
     def start(self, cameras: CameraSet) -> None:
         """Measure all photographs, once more if they were measured before."""
-        self.psnrs.clear()
+        self._forget_results()
         self._waiting.clear()
         for index in range(len(cameras)):
             if cameras.is_valid[index] and has_photo(cameras, index):
@@ -166,8 +167,14 @@ class PhotoSurvey:
     def forget(self) -> None:
         """Forget what was measured: other cameras are shown."""
         self.cancel()
-        self.psnrs.clear()
+        self._forget_results()
         self.is_by_psnr = False
+
+    def _forget_results(self) -> None:
+        """Forget what was measured."""
+        self.psnrs.clear()
+        self.worst_first.clear()
+        self._order = ()
 
     def tick(
         self,
@@ -231,7 +238,10 @@ class PhotoSurvey:
         self._is_measuring = False
         psnr = self._meter.result()
         if psnr is not None:
-            self.psnrs[self._waiting[0]] = psnr
+            camera_index = self._waiting[0]
+            self.psnrs[camera_index] = psnr
+            bisect.insort(self.worst_first, camera_index, key=self.psnrs.__getitem__)
+            self._order = ()
         self._next_at = now
         self._go_on()
 
@@ -245,7 +255,7 @@ class PhotoSurvey:
         if self._waiting:
             return
         self._meter.close()
-        worst = self.worst_first()
+        worst = self.worst_first
         if worst:
             text = psnr_text(self.psnrs[worst[0]])
             self._view.host.notify(f"The worst photograph: camera {worst[0]}, {text}")
