@@ -251,7 +251,8 @@ class PhotoSurvey:
         self._request_time = math.inf
         if self._missing >= _MOST_MISSING:
             self._waiting.clear()
-            self._view.host.notify("No more photographs come: the others are measured")
+            count = len(self.psnrs)
+            self._view.host.notify(f"Photographs stopped coming: {count} are measured")
         if self._waiting:
             return
         self._meter.close()

@@ -135,7 +135,7 @@ class PhotoStore:
         """Photographs by camera, the one looked at last at the end."""
         self._problems: dict[int, str] = {}
         self._wanted_camera = -1
-        """Index of the camera whose photograph was asked for last."""
+        """Index of the camera whose photograph was missing when it was asked for last."""
         self._request_again_at: dict[PhotoLoad, float] = {}
         self._jobs = JobQueue("read photographs", wake)
         self._reading: dict[PhotoLoad, Job[np.ndarray]] = {}
@@ -178,11 +178,12 @@ class PhotoStore:
 
         (H, W, 3) uint8, or (H, W, 4) with straight alpha.
         """
-        self._wanted_camera = camera
         photo = self._photos.get(camera)
         if photo is not None:
             self._photos.move_to_end(camera)
             return photo
+        # One that is here and asked for in each picture holds back no other.
+        self._wanted_camera = camera
         if camera not in self._problems:
             if self._cameras.path(camera):
                 self._read(PhotoLoad(camera, 0))
