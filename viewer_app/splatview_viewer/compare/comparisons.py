@@ -97,7 +97,7 @@ class Comparisons(Feature):
         """Return A and B for a viewport; None where there is nothing to compare.
 
         They are those that it shows, or what it shows and the one that was last compared
-        with that, or could be.
+        with that, or could be. For a plot they are those that are seen beside it.
         """
         shown_pairing = pairing_in(viewport)
         if shown_pairing is not None:
@@ -113,6 +113,10 @@ class Comparisons(Feature):
             and self._is_valid(chosen_pairing)
         ):
             return chosen_pairing
+        if chosen_pairing is not None and not about(slot.entry.kind).compared:
+            is_seen = panes_of(viewport.user, chosen_pairing).arrangement is not None
+            if is_seen and self._is_valid(chosen_pairing):
+                return chosen_pairing
         candidates = [
             e for e in self.candidates(slot.entry.kind) if e is not slot.entry
         ]

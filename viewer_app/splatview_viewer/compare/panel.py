@@ -83,7 +83,7 @@ class CompareSections:
                     state=f"{len(source.scenes)} scenes",
                 )
             )
-        elif pairing is not None and self._can_merge(viewport):
+        elif pairing is not None and self._can_merge(pairing):
             sections.append(
                 Section(
                     "Together",
@@ -95,9 +95,9 @@ class CompareSections:
             )
         return sections
 
-    def _can_merge(self, viewport: Viewport) -> bool:
-        entry = viewport.entry
-        return entry is not None and about(entry.kind).merged
+    def _can_merge(self, pairing: Pairing) -> bool:
+        entry = self._comparisons.catalogue.slots[pairing.first].entry
+        return about(entry.kind).merged
 
     # -- what is compared --------------------------------------------------------------
 
@@ -218,11 +218,15 @@ class CompareSections:
         """Draw the button that puts two scenes into one space."""
         tip = "A and B in one space, each where it is put"
         if ui.buttons("", ["Put both in one picture"], [tip], ["together"]) == 0:
+            pane = viewport
+            if viewport.key not in pairing:
+                panes = panes_of(viewport.user, pairing)
+                pane = panes.joint or panes.first or viewport
             key = pairing.second
-            if viewport.key == key:
+            if pane.key == key:
                 key = pairing.first
             compare = self._comparisons.compare
-            self._comparisons.catalogue.do(compare, "together", viewport, key)
+            self._comparisons.catalogue.do(compare, "together", pane, key)
 
     def _draw_scenes(self, viewport: Viewport, source: MergedSource) -> None:
         """Draw a box for each scene that shows it, and a fold with its placement."""
