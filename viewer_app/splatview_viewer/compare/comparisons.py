@@ -326,7 +326,7 @@ class Comparisons(Feature):
                 return
         source = PairSource(self.catalogue, pairing, self._ctx, self._gpu_work)
         entries = [self.catalogue.slots[key].entry for key in pairing]
-        name = _pair_name(entries)
+        name = " vs ".join(distinct_names(entries))
         self._forget_unseen()
         slot = self._add(name, PairView.kind, source, is_listed=False)
         view = ShownView(PairView(source, PairState()))
@@ -509,12 +509,3 @@ class Comparisons(Feature):
 
     def sections(self, viewport: Viewport) -> Sequence[Section]:
         return [*self._sections.of_viewport(viewport), *self._runs.sections(viewport)]
-
-
-def _pair_name(entries: Sequence[Entry]) -> str:
-    """Return the name of an entry that shows two others: their runs', if these differ."""
-    runs = [entry.run_name for entry in entries]
-    names = distinct_names(entries)
-    if entries[0].name == entries[1].name and all(runs) and runs[0] != runs[1]:
-        names = runs
-    return " vs ".join(names)

@@ -33,8 +33,14 @@ def for_lead(command: Command[Any]) -> Command[Any]:
 
 
 def distinct_names(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of entries, with the run's where several have the same."""
+    """Return the names of entries, with the run's where several have the same.
+
+    Of one stream in several runs they are the runs' names alone.
+    """
     names = [entry.name for entry in entries]
+    runs = [entry.run_name for entry in entries]
+    if len(set(names)) == 1 and all(runs) and len(set(runs)) == len(runs):
+        return runs
     titles = []
     for entry in entries:
         title = entry.name

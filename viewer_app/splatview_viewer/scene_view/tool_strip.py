@@ -34,6 +34,8 @@ _PHONE_EDGE = 8.0
 _PHONE_WIDTH = 44.0
 _PHONE_BUTTON = 44.0
 _PHONE_PAD = 2.0
+_PHONE_TIME = 44.0
+"""Points of a phone's time strip."""
 _PHONE_ROUNDING = 9.0
 _CLEAR = ImVec4(0, 0, 0, 0)
 _HOVERED_GROUND = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
@@ -87,7 +89,9 @@ class ToolStrip(Tool[SceneView]):
         width = round(_PHONE_WIDTH * scale)
         height = round((3 * _PHONE_BUTTON + 2 * _PHONE_PAD) * scale)
         edge = round(_PHONE_EDGE * scale)
-        if rect.height < height + 3 * edge or rect.width < 3 * width:
+        # The time strip lies over the lower edge of the last pane.
+        needed_height = height + 3 * edge + round(_PHONE_TIME * scale)
+        if rect.height < needed_height or rect.width < 3 * width:
             return None
         x = rect.x + rect.width - width - edge
         return Rect(x, rect.y + edge, width, height)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.viewport import Viewport
-from splatview_viewer.shell.zones import STRIP_HEIGHT, edge_of
+from splatview_viewer.shell.zones import PHONE_STRIP_HEIGHT, STRIP_HEIGHT, edge_of
 from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
@@ -145,7 +145,8 @@ class Layout:
         columns, rows = grid(len(seen), area.width, area.height)
         header = 0
         if is_named:
-            header = min(round(STRIP_HEIGHT * scale), area.height // (2 * rows))
+            height = PHONE_STRIP_HEIGHT if around == "phone" else STRIP_HEIGHT
+            header = min(round(height * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):
             row, column = divmod(i, columns)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _TIP = "Double click: this one alone, and back. Right click: the menu of the pane."
 _BUTTON = 24.0
+_BUTTON_GAP = 8.0
 _BADGES = "AB"
 _FACT_WIDTH = 180.0
 """Points that a title leaves to facts, of a strip that is wide."""
@@ -241,10 +242,14 @@ def _draw_buttons(
     """Draw the buttons at the right of a strip; return the pixel x where they begin."""
     strip = viewport.head
     side = min(_BUTTON * scale, strip.height)
+    gap = _BUTTON_GAP * scale
+    if user.interface.around == "phone":
+        side = strip.height
+        gap = 0.0
     x = strip.x + strip.width - side - 4 * scale
     y = strip.y + (strip.height - side) / 2
     buttons = _buttons_of(viewport, note, user)
-    if len(buttons) * (side + 8 * scale) > strip.width - _LEAST_TITLE * scale:
+    if len(buttons) * (side + gap) > strip.width - _LEAST_TITLE * scale:
         buttons = [_more_button(user.layout.all.index(viewport))]
     for button in reversed(buttons):
         imgui.set_cursor_screen_pos(ImVec2(x, y))
@@ -252,7 +257,7 @@ def _draw_buttons(
             button.icon, button.name, side=side / scale, on=button.on, hint=button.hint
         ):
             button.press()
-        x -= side + 8 * scale
+        x -= side + gap
     return x + side
 
 

@@ -28,6 +28,8 @@ TIME_HEIGHT = 88.0
 FOLDED_TIME_HEIGHT = 26.0
 STRIP_HEIGHT = 30.0
 """Points of the strip above each pane."""
+PHONE_STRIP_HEIGHT = 40.0
+"""The same on a phone, where a finger presses its buttons."""
 NARROW = 900.0
 """Points of width below which the panel lies over the panes."""
 PHONE = 600.0
