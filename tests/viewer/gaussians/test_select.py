@@ -31,6 +31,7 @@ from splatview_viewer.geometry.cameras import (
 )
 from splatview_viewer.kinds.gaussians.chosen_dots import (
     is_other_order,
+    places_later,
     space_out,
     thinned,
 )
@@ -38,7 +39,7 @@ from splatview_viewer.kinds.gaussians.region_tools import RegionKind, region_of
 from splatview_viewer.kinds.gaussians.select import SelectMode, combine
 from splatview_viewer.render.region import SeenCentres
 from splatview_viewer.scene import HIDDEN, flags
-from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 from splatview_viewer.scene.selecting import array_of, mask_of
 
 W = 320
@@ -129,6 +130,27 @@ def test_what_is_in_front_hides_what_is_behind() -> None:
     selection = replace(EVERYTHING, hidden=hidden)
     selected = seen_in(region, scene, selection=selection)
     np.testing.assert_array_equal(selected, np.arange(len(means)) >= len(wall))
+
+
+@pytest.mark.cuda
+def test_region_is_searched_on_the_gpu() -> None:
+    rng = np.random.default_rng(7)
+    scene = scene_of(rng.normal(size=(20_000, 3)))
+    scene.scales[:200] = 0.3
+    tensors = {name: getattr(scene, name).cuda() for name in FIELDS}
+    on_gpu = replace(scene, **tensors)
+    corners = [(40.0, 30.0), (300.0, 60.0), (150.0, 230.0)]
+    region = region_of("lasso", corners, (W, H), 1.0)
+    for through in (True, False):
+        expected = seen_in(region, scene, through=through)
+        assert expected.sum() > 100
+        selected = seen_in(region, on_gpu, through=through)
+        # Those at the limit may fall to either side.
+        assert (selected != expected).mean() < 0.005
+        mask = mask_of(expected)
+        places = places_later(on_gpu, mask, EVERYTHING, None)()
+        on_host = places_later(scene, mask, EVERYTHING, None)()
+        np.testing.assert_allclose(places, on_host)
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
