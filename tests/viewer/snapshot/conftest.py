@@ -11,7 +11,7 @@ from support.memory_data import two_devices
 
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.snapshot import loading
-from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.loading import from_pickled, ranks
 from splatview_viewer.snapshot.model import MemorySnapshot
 
 
@@ -38,6 +38,7 @@ def read_in_process(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return function([File(path, str(path)) for path in paths], progress)
 
     monkeypatch.setattr(loading, "run", run)
+    monkeypatch.setattr(ranks, "run", run)
     return paths_read
 
 

@@ -310,7 +310,8 @@ class _SnapshotOptions:
     file: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")
     ] = None
-    """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip."""
+    """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip; or a folder of
+    such files, one for each rank."""
     other: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE2]")
     ] = None
@@ -327,9 +328,17 @@ class _SnapshotOptions:
     """Print the same as JSON."""
     png: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Draw the timeline into this file and end; --size says how large."""
+    html: Annotated[Path | None, tyro.conf.arg(metavar="HTML")] = None
+    """Write the timeline as one page and end. It opens by a double click, needs no
+    network, and tells size and stack under the pointer."""
+    flame: Annotated[Path | None, tyro.conf.arg(metavar="SVG")] = None
+    """Write a flame graph of the live bytes by stack and end; every browser shows it."""
+    at: Annotated[int | None, tyro.conf.arg(metavar="EVENT")] = None
+    """The number of events after which --flame shows what is live. Default: the peak.
+    """
     device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
-    """The device that --png draws: 1 for GPU 1, host for pinned memory. Default: the
-    GPU with most events."""
+    """The device that --png, --html and --flame draw: 1 for GPU 1, host for pinned
+    memory. Default: the GPU with most events."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +355,16 @@ class Memory(_Viewer, _SnapshotOptions):
 
     To see what grew:   splatview memory before.pickle after.pickle
 
+    A folder with a snapshot of each rank, as a list with their peaks:   splatview
+    memory snapshots/   and in the terminal:   splatview memory snapshots/ --summary
+
     A picture, without a display:   splatview memory memory.pickle --png memory.png
+
+    A page to send to others, with bands to zoom into:   splatview memory memory.pickle
+    --html memory.html
+
+    Who holds the memory at the peak, as a flame graph:   splatview memory memory.pickle
+    --flame memory.svg
 
     With two snapshots the picture shows both, and the tables of SQL are in the schemas
     a and b:   splatview memory before.pickle after.pickle --sql "SELECT count(*) FROM
@@ -390,6 +408,9 @@ class Memory(_Viewer, _SnapshotOptions):
         for file in files:
             if not os.path.exists(file):
                 raise ViewerError(f"{file}: no such file or folder")
+        if any(os.path.isdir(file) for file in files):
+            self._show_folder(files)
+            return
         if self.sql is not None:
             check_sql()
             answer(
@@ -403,6 +424,9 @@ class Memory(_Viewer, _SnapshotOptions):
         if self.summary or self.json:
             summarise_files(files, sys.stdout, as_json=self.json)
             return
+        if self.html is not None or self.flame is not None:
+            self._write_document(self.file)
+            return
         check_timeline()
         if self.png is not None:
             shot = Shot(self.png, self.file, size=self.size, device=self.device)
@@ -411,16 +435,57 @@ class Memory(_Viewer, _SnapshotOptions):
             is_pair = len(files) == 2
             self._serve("memory", tuple(files), None, compares=is_pair)
 
-    def _check_answer(self) -> None:
-        """Raise ViewerError where an option does not go with the answer asked for."""
+    def _write_document(self, file: Path) -> None:
+        """Write the page or the drawing that was asked for."""
+        from splatview_viewer.app.memory_pages import write_flame, write_page
         from splatview_viewer.core.errors import ViewerError
 
+        option = "--html" if self.flame is None else "--flame"
+        if self.other is not None:
+            raise ViewerError(
+                f"memory: {option} is of one snapshot; write one of each, or compare "
+                "them by --png, --summary or --sql"
+            )
+        if self.html is not None:
+            print(write_page(file, self.html, self.device))
+        elif self.flame is not None:
+            print(write_flame(file, self.flame, self.device, self.at))
+
+    def _show_folder(self, files: list[Path]) -> None:
+        """Show the ranks of a folder, or print their peaks."""
+        from splatview_viewer.app.memory_command import summarise_folder
+        from splatview_viewer.core.errors import ViewerError
+
+        named_answers = self._named_answers()
+        only_peaks = set(named_answers) <= {"--summary", "--json"}
+        folder = next(file for file in files if os.path.isdir(file))
+        if len(files) > 1 or not only_peaks:
+            reason = "a second file" if only_peaks else named_answers[0]
+            raise ViewerError(
+                f"memory: {folder} is a folder, which {reason} does not go with; name "
+                "its files instead, or ask for --summary or --json"
+            )
+        if named_answers:
+            summarise_folder(folder, sys.stdout, as_json=self.json)
+            return
+        self._serve("memory", (folder,), None)
+
+    def _named_answers(self) -> list[str]:
+        """Return the options that ask for an answer and not for the viewer."""
         answers = {
             "--sql": self.sql is not None,
             "--summary": self.summary,
             "--json": self.json and not self.summary,
             "--png": self.png is not None,
+            "--html": self.html is not None,
+            "--flame": self.flame is not None,
         }
+        return [option for option, is_named in answers.items() if is_named]
+
+    def _check_answer(self) -> None:
+        """Raise ViewerError where an option does not go with the answer asked for."""
+        from splatview_viewer.core.errors import ViewerError
+
         screens = {
             "--window": self.window,
             "--web": self.web,
@@ -429,7 +494,7 @@ class Memory(_Viewer, _SnapshotOptions):
             "--allow-host": self.allow_host,
             "--out": self.out,
         }
-        named_answers = [option for option, is_named in answers.items() if is_named]
+        named_answers = self._named_answers()
         named_screens = [option for option, is_named in screens.items() if is_named]
         named = named_answers + named_screens
         if named_answers and len(named) > 1:
@@ -438,12 +503,15 @@ class Memory(_Viewer, _SnapshotOptions):
             )
         if self.csv and self.sql is None:
             raise ViewerError("memory: --csv is for --sql, which was not named")
-        if self.device is not None and self.png is None:
+        draws = {"--png", "--html", "--flame"}.intersection(named_answers)
+        if self.device is not None and not draws:
             raise ViewerError(
-                "memory: --device is for --png, which was not named; the viewer's "
-                "panel "
-                "chooses among devices, and SQL has a column device"
+                "memory: --device is for --png, --html and --flame, which were not "
+                "named; the viewer's panel chooses among devices, and SQL has a column "
+                "device"
             )
+        if self.at is not None and self.flame is None:
+            raise ViewerError("memory: --at is for --flame, which was not named")
 
 
 def _check_runs_can_be_found(run: str | None) -> None:

@@ -101,7 +101,34 @@ def summarise_files(files: list[Path], out: TextIO, *, as_json: bool) -> None:
     )
 
     summary = summarise([read(file) for file in files])
-    text = summary_json(summary) if as_json else summary_text(summary)
+    _print(summary_json(summary) if as_json else summary_text(summary), out)
+
+
+def summarise_folder(folder: Path, out: TextIO, *, as_json: bool) -> None:
+    """Print the peaks of a folder's snapshots, one for each process of a training.
+
+    Args:
+        folder: of the snapshots.
+        out: the text is printed there.
+        as_json: as JSON, and not as a table.
+
+    Raises:
+        ViewerError: the folder holds no snapshot, or cannot be read.
+    """
+    from splatview_viewer.app.memory_ranks import rank_json, rank_report, rank_text
+
+    progress = ReadProgress()
+    try:
+        report = rank_report(folder, progress.report)
+    except OSError as e:
+        raise FileError(f"{folder}: cannot be read: {e.strerror or e}") from None
+    finally:
+        progress.clear()
+    _print(rank_json(report) if as_json else rank_text(report), out)
+
+
+def _print(text: str, out: TextIO) -> None:
+    """Print a text, on a terminal without what that would obey."""
     if out.isatty():
         text = _CONTROL.sub("?", text)
     out.write(text)
@@ -127,7 +154,7 @@ class _Printable:
         return self._out.write(_CONTROL.sub("?", text))
 
 
-class _ReadProgress:
+class ReadProgress:
     """Shows on a terminal how far a file has been read, where that takes a while."""
 
     def __init__(self) -> None:
@@ -164,7 +191,7 @@ def read(path: Path) -> MemorySnapshot:
             f"{path}: of the format {file_format}, not a snapshot of memory; splatview "
             "serve shows it"
         )
-    progress = _ReadProgress()
+    progress = ReadProgress()
     try:
         value = open_file(path, progress.report)
     finally:

@@ -392,6 +392,19 @@ def address_text(address: int) -> str:
     return f"{address:#x}"
 
 
+def busiest_device(snapshot: MemorySnapshot) -> int:
+    """Return the index in `MemorySnapshot.traces` of the GPU with most events.
+
+    Pinned host memory where there is no GPU.
+    """
+
+    def activity(index: int) -> tuple[bool, int, int]:
+        trace = snapshot.traces[index]
+        return trace.device >= 0, len(trace.events), len(trace.segments)
+
+    return max(range(len(snapshot.traces)), key=activity)
+
+
 def device_text(device: int) -> str:
     """Return "GPU 0", "pinned host memory" or "pinned host memory 2"."""
     if device >= 0:

@@ -12,7 +12,7 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.answers import Answers
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
-from splatview_viewer.snapshot.model import ACTIONS
+from splatview_viewer.snapshot.model import ACTIONS, busiest_device
 from splatview_viewer.snapshot.query import Database, import_duckdb
 from splatview_viewer.snapshot.timeline.bands import (
     Addresses,
@@ -101,12 +101,7 @@ class Content(Answers):
     @cached_property
     def busiest(self) -> int:
         """The GPU with most events; pinned host memory where there is no GPU."""
-
-        def activity(index: int) -> tuple[bool, int, int]:
-            trace = self._trace(index)
-            return trace.device >= 0, len(trace.events), len(trace.segments)
-
-        return max(range(len(self.snapshot.traces)), key=activity)
+        return busiest_device(self.snapshot)
 
     def other_contents(self) -> list[Content]:
         """Return the other open snapshots, by name, to compare them with this one."""

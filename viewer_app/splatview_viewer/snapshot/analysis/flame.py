@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from splatview_viewer.core.quantities import count_text, exact_size_text, size_text
 from splatview_viewer.snapshot.analysis import frames as _frames
 from splatview_viewer.snapshot.model import cached
 
@@ -17,6 +19,22 @@ ROOT_FRAME = -1
 """The frame of node 0, which stands for all stacks."""
 NO_FRAME = -2
 """The frame of what has no stack."""
+
+
+_WARM = (
+    (0.93, 0.66, 0.38),
+    (0.90, 0.58, 0.40),
+    (0.94, 0.73, 0.43),
+    (0.87, 0.62, 0.48),
+    (0.91, 0.69, 0.52),
+)
+_COOL = (
+    (0.42, 0.51, 0.63),
+    (0.46, 0.55, 0.65),
+    (0.39, 0.50, 0.58),
+    (0.48, 0.53, 0.66),
+    (0.43, 0.56, 0.61),
+)
 
 
 class _Paths(NamedTuple):
@@ -214,3 +232,97 @@ def _next_level(
     position[order] = np.arange(len(keys))
     level = _Level(parent, frame, x, width, count[order])
     return level, position[key_of_stack]
+
+
+# -- drawing ---------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """A node at its place in a drawing."""
+
+    node: int
+    x0: float
+    """Its left end, in units of the drawing."""
+    x1: float
+    """Its right end."""
+
+
+def lay_out(
+    graph: FlameGraph,
+    width: float,
+    min_width: float,
+    *,
+    zoom: int = 0,
+    max_callers: int = 0,
+) -> list[list[Placed]]:
+    """Return the nodes of a drawing by depth, without those that are too narrow.
+
+    Args:
+        graph: the flame graph.
+        width: of the drawing.
+        min_width: of a node that is drawn.
+        zoom: the node that fills the width.
+        max_callers: rows for its nearest callers, each of which is as wide, at most.
+    """
+    path = [zoom]
+    while len(path) <= max_callers and path[0]:
+        path.insert(0, int(graph.parent[path[0]]))
+    rows = [[Placed(node, 0.0, width)] for node in path]
+    left = int(graph.x[zoom])
+    zoom_bytes = max(int(graph.width[zoom]), 1)
+    scale = width / zoom_bytes
+    min_bytes = max(min_width / scale, 1)
+    deeper_levels = graph.level[int(graph.depth[zoom]) + 1 :].tolist()
+    for first, end in pairwise(deeper_levels):
+        x = graph.x[first:end]
+        node_bytes = graph.width[first:end]
+        is_inside = (x < left + zoom_bytes) & (x + node_bytes > left)
+        nodes = first + np.flatnonzero(is_inside & (node_bytes >= min_bytes))
+        if not len(nodes):
+            break
+        x0 = (graph.x[nodes] - left) * scale
+        x1 = x0 + graph.width[nodes] * scale
+        rows.append(list(map(Placed, nodes.tolist(), x0.tolist(), x1.tolist())))
+    return rows
+
+
+def frame_colors(files: np.ndarray, user: np.ndarray) -> np.ndarray:
+    """Return red, green and blue (0 to 1) of each frame, float64 (F, 3).
+
+    They are warm for the user's own code, cool and quiet for libraries; alike within a
+    file.
+
+    Args:
+        files: index of each frame's file, int (F,).
+        user: frames of the user's code, bool (F,).
+    """
+    hashed = files.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(7)
+    tone = hashed % np.uint64(len(_WARM))
+    return np.where(user[:, None], np.array(_WARM)[tone], np.array(_COOL)[tone])
+
+
+def node_label(graph: FlameGraph, node: int) -> str:
+    """Return the words in a node: "forward   1.20 GiB   model.py:54"."""
+    size = size_text(int(graph.width[node]))
+    if not node:
+        return f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+    name, _, location = graph.text(node).partition("  ")
+    return f"{name}   {size}   {location}"
+
+
+def node_text(graph: FlameGraph, node: int) -> str:
+    """Return lines about a node: its frame, bytes, share and number of blocks."""
+    width = int(graph.width[node])
+    total = max(int(graph.width[0]), 1)
+    count = count_text(int(graph.count[node]), "block")
+    size = f"{exact_size_text(width)} in {count}, {width / total:.1%} of all"
+    frame_id = int(graph.frame[node])
+    if frame_id == ROOT_FRAME:
+        return size
+    if frame_id < 0:
+        return f"What has no stack\n{size}"
+    frame = graph.snapshot.frame(frame_id)
+    location = "C++"
+    if frame.file not in ("", "??"):
+        location = f"{frame.file}:{frame.line}"
+    return f"{frame.name}\n{location}\n{size}"

@@ -78,13 +78,10 @@ def load_snapshot(
         snapshot = store.load_cached(folder, key, name)
         if snapshot is not None:
             return snapshot
-    with open_regular(path) as file:
-        is_packed = file.read(2) == GZIP
-        size = path.stat().st_size
     answer, arrays = run(
         read_pickle,
         [path],
-        _limits(size, is_packed),
+        limits_of(path),
         store.SnapshotAnswer,
         prepare=prepare,
         progress=progress,
@@ -98,8 +95,11 @@ def load_snapshot(
     return store.load_cached(folder, key, name) or snapshot
 
 
-def _limits(size: int, is_packed: bool) -> Limits:
-    """Return the limits on reading a file of `size` bytes."""
+def limits_of(path: Path) -> Limits:
+    """Return the limits on reading a file. Raises OSError where it cannot be opened."""
+    with open_regular(path) as file:
+        is_packed = file.read(2) == GZIP
+        size = path.stat().st_size
     pickle_bytes = size
     if is_packed:
         pickle_bytes = max(BOMB_BYTES, UNPACKED_RATIO * size)
@@ -146,7 +146,7 @@ def read_pickle(
         progress(step, _READ_SHARE + (1 - _READ_SHARE) * fraction)
 
     try:
-        data, file_bytes = _unpickle(files[0].path, progress)
+        data, file_bytes = unpickle(files[0].path, progress)
         snapshot = convert(data, "", on_convert, consume=True, file_bytes=file_bytes)
         return pack(snapshot)
     except MemoryError:
@@ -156,7 +156,7 @@ def read_pickle(
         ) from None
 
 
-def _unpickle(path: Path, progress: Progress) -> tuple[Any, int]:
+def unpickle(path: Path, progress: Progress) -> tuple[Any, int]:
     """Return the content of a pickle, and its size in bytes when it is not packed."""
     size = max(path.stat().st_size, 1)
     with open(path, "rb", buffering=0) as file, _content(file) as content:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.quantities import count_text, exact_size_text, size_text
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
     HIT,
     draw_tooltip,
     latest_answer,
 )
-from splatview_viewer.snapshot.analysis.flame import ROOT_FRAME, FlameGraph
+from splatview_viewer.snapshot.analysis.flame import (
+    FlameGraph,
+    frame_colors,
+    lay_out,
+    node_label,
+    node_text,
+)
 from splatview_viewer.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.snapshot.analysis.search import frames_with
 from splatview_viewer.ui import theme
@@ -26,25 +31,12 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
+    from splatview_viewer.snapshot.analysis.flame import Placed
 
 _MIN_BOX_PIXELS = 1.0
 """Width below which a node is not drawn."""
 _MAX_CALLERS = 3
 """Rows for the callers of the node that is zoomed into."""
-_WARM = (
-    (0.93, 0.66, 0.38),
-    (0.90, 0.58, 0.40),
-    (0.94, 0.73, 0.43),
-    (0.87, 0.62, 0.48),
-    (0.91, 0.69, 0.52),
-)
-_COOL = (
-    (0.42, 0.51, 0.63),
-    (0.46, 0.55, 0.65),
-    (0.39, 0.50, 0.58),
-    (0.48, 0.53, 0.66),
-    (0.43, 0.56, 0.61),
-)
 _INK = theme.u32(ImVec4(0.05, 0.055, 0.065, 1.0))
 _PALE = theme.u32(theme.INK)
 _ROOT = theme.u32(ImVec4(0.22, 0.24, 0.275, 1.0))
@@ -161,7 +153,7 @@ def draw_flame(
         hovered_box = None
     _paint_boxes(state, area, hovered_box)
     if hovered_box is not None:
-        draw_tooltip(_node_text(graph, hovered_box.node))
+        draw_tooltip(_tooltip(graph, hovered_box.node))
         if imgui.is_mouse_clicked(imgui.MouseButton_.left):
             _zoom_into(view, state, graph, latest.key, hovered_box.node)
     if is_hovered and imgui.is_mouse_clicked(imgui.MouseButton_.right) and state.zoom:
@@ -209,22 +201,12 @@ def _zoom_into(
         view.toggle_highlight(key, node, graph.allocations(node), label)
 
 
-def _node_text(graph: FlameGraph, node: int) -> str:
+def _tooltip(graph: FlameGraph, node: int) -> str:
     """Return the tooltip of a node."""
-    width = int(graph.width[node])
-    total = max(int(graph.width[0]), 1)
-    count = count_text(int(graph.count[node]), "block")
-    size = f"{exact_size_text(width)} in {count}, {width / total:.1%} of all"
-    frame_id = int(graph.frame[node])
-    if frame_id == ROOT_FRAME:
-        return f"{size}\nClick: zoom. Right click: back."
-    if frame_id < 0:
-        return f"What has no stack\n{size}"
-    frame = graph.snapshot.frame(frame_id)
-    location = "C++"
-    if frame.file not in ("", "??"):
-        location = f"{frame.file}:{frame.line}"
-    return f"{frame.name}\n{location}\n{size}"
+    text = node_text(graph, node)
+    if node == 0:
+        return f"{text}\nClick: zoom. Right click: back."
+    return text
 
 
 # -- boxes -----------------------------------------------------------------------------
@@ -237,40 +219,15 @@ def _visible_boxes(
 
     First the nearest callers of the node that is zoomed into, each as wide as the graph.
     """
-    path = [zoom]
-    while len(path) <= _MAX_CALLERS and path[0]:
-        path.insert(0, int(graph.parent[path[0]]))
-    rows = [[_make_box(graph, colors, node, 0.0, width)] for node in path]
-    left = int(graph.x[zoom])
-    zoom_bytes = max(int(graph.width[zoom]), 1)
-    pixels_per_byte = width / zoom_bytes
-    min_bytes = max(_MIN_BOX_PIXELS / pixels_per_byte, 1)
-    deeper_levels = graph.level[int(graph.depth[zoom]) + 1 :].tolist()
-    for first, end in pairwise(deeper_levels):
-        x = graph.x[first:end]
-        node_bytes = graph.width[first:end]
-        is_inside = (x < left + zoom_bytes) & (x + node_bytes > left)
-        nodes = first + np.flatnonzero(is_inside & (node_bytes >= min_bytes))
-        if not len(nodes):
-            break
-        x0 = (graph.x[nodes] - left) * pixels_per_byte
-        x1 = x0 + graph.width[nodes] * pixels_per_byte
-        limits = zip(nodes.tolist(), x0.tolist(), x1.tolist(), strict=True)
-        rows.append([_make_box(graph, colors, *node_limits) for node_limits in limits])
-    return rows
+    rows = lay_out(graph, width, _MIN_BOX_PIXELS, zoom=zoom, max_callers=_MAX_CALLERS)
+    return [[_make_box(graph, colors, placed) for placed in row] for row in rows]
 
 
-def _make_box(
-    graph: FlameGraph, colors: _FrameColors, node: int, x0: float, x1: float
-) -> _Box:
+def _make_box(graph: FlameGraph, colors: _FrameColors, placed: Placed) -> _Box:
     """Return the box of a node."""
     scale = theme.scale()
-    size = size_text(int(graph.width[node]))
-    if node:
-        name, _, location = graph.text(node).partition("  ")
-        text = f"{name}   {size}   {location}"
-    else:
-        text = f"All: {size} in {count_text(int(graph.count[0]), 'block')}"
+    node, x0, x1 = placed
+    text = node_label(graph, node)
     text_width = x1 - x0 - 10 * scale
     if text_width > 18 * scale:
         text = fitted(text, text_width)
@@ -334,14 +291,10 @@ def _paint_box(
 def shades(files: np.ndarray, user: np.ndarray) -> np.ndarray:
     """Return a colour for each frame, uint32 (F,), as draw lists take colours.
 
-    It is warm for the user's own code, cool and quiet for libraries; alike within a file.
-
     Args:
         files: index of each frame's file, int (F,).
         user: frames of the user's code, bool (F,).
     """
-    hashed = files.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(7)
-    tone = hashed % np.uint64(len(_WARM))
-    warm = np.array([theme.u32(ImVec4(*color, 1.0)) for color in _WARM], np.uint32)
-    cool = np.array([theme.u32(ImVec4(*color, 1.0)) for color in _COOL], np.uint32)
-    return np.where(user, warm[tone], cool[tone])
+    bytes_rgb = (frame_colors(files, user) * 255 + 0.5).astype(np.uint32)
+    opaque = np.uint32(0xFF000000)
+    return opaque | bytes_rgb[:, 2] << 16 | bytes_rgb[:, 1] << 8 | bytes_rgb[:, 0]

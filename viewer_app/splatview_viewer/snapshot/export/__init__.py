@@ -1,0 +1,1 @@
+"""Documents about a snapshot that need nothing else: an HTML page, an SVG."""

@@ -1,0 +1,251 @@
+"""Reads the peaks of a folder's snapshots, one for each process of a training.
+
+The files are read one after the other, each in the sandbox, which answers with a few
+numbers: a folder never takes more memory than its largest file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from splatview_ipc.system.terminal import printable
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.jobs import Cancelled
+from splatview_viewer.formats.common import Progress, fault_text, silent
+from splatview_viewer.formats.sandbox import run
+from splatview_viewer.snapshot.loading import limits_of, prepare, store, unpickle
+from splatview_viewer.snapshot.model import (
+    busiest_device,
+    bytes_at_moments,
+    live_bytes,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from splatview_viewer.formats.sandbox import File
+    from splatview_viewer.snapshot.model import MemorySnapshot
+
+MAX_RANKS = 4096
+"""Files of a folder that are read; the first by their ranks."""
+_SUFFIXES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+_RANK = re.compile(r"rank[_.-]?(\d{1,9})", re.IGNORECASE)
+_NUMBER = re.compile(r"(\d{1,9})")
+_MAX_CACHED = 2 * MAX_RANKS
+
+Bytes = Annotated[int, Meta(ge=0)]
+
+
+class RankFacts(msgspec.Struct, frozen=True, tag="rank"):
+    """The memory of one process, on its busiest device."""
+
+    device: Annotated[int, Meta(ge=-(2**15), lt=2**15)]
+    device_count: Bytes
+    """Devices that its snapshot tells of."""
+    events: Bytes
+    allocations: Bytes
+    peak_bytes: Bytes
+    """Most live bytes, those after `peak_moment` events."""
+    peak_moment: Bytes
+    reserved_bytes: Bytes
+    """Most reserved bytes."""
+    end_bytes: Bytes
+    """Live bytes at the end."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One file of a folder."""
+
+    path: Path
+    number: int | None
+    """The rank that its name tells; None: it tells none."""
+    facts: RankFacts | None
+    """None: the file cannot be read."""
+    fault: str = ""
+    """The reason why it cannot be read."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file, for users."""
+        return printable(self.path.name)
+
+
+@dataclass(frozen=True)
+class RankTable:
+    """The snapshots of a folder, by their ranks."""
+
+    folder: Path
+    ranks: tuple[Rank, ...]
+    hidden_count: int = 0
+    """Files beyond MAX_RANKS, which were not read."""
+
+    @property
+    def highest(self) -> int | None:
+        """The index of the rank with the highest peak; None: none could be read."""
+        peaks = [
+            (rank.facts.peak_bytes, -index)
+            for index, rank in enumerate(self.ranks)
+            if rank.facts is not None
+        ]
+        if not peaks:
+            return None
+        return -max(peaks)[1]
+
+
+def rank_of(name: str) -> int | None:
+    """Return the rank that the name of a file tells: 3 for "rank3_step100.pickle".
+
+    The last number of a name without the word; None for one without numbers.
+    """
+    named = _RANK.search(name)
+    if named is not None:
+        return int(named[1])
+    numbers = _NUMBER.findall(name)
+    if numbers:
+        return int(numbers[-1])
+    return None
+
+
+def snapshot_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that are named like snapshots, by their ranks."""
+    with os.scandir(folder) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.name.lower().endswith(_SUFFIXES)
+        ]
+    return [folder / name for name in sorted(names, key=_rank_order)]
+
+
+def _rank_order(name: str) -> tuple[bool, int, str]:
+    """Return what files are sorted by: names without a rank are last."""
+    rank = rank_of(name)
+    return rank is None, rank or 0, name
+
+
+def scan_ranks(folder: Path, progress: Progress = silent) -> RankTable:
+    """Return the peaks of a folder's snapshots.
+
+    A file that cannot be read is a row with its reason.
+
+    Args:
+        folder: holds the files.
+        progress: called with the file that is read and how far all are (0 to 1).
+            Cancelled ends the reading.
+
+    Raises:
+        FileError: the folder holds no snapshot.
+        OSError: the folder cannot be read.
+    """
+    paths = snapshot_files(folder)
+    if not paths:
+        raise FileError(
+            f"{folder}: a folder without memory snapshots (*.pickle, *.pkl, also packed: "
+            "*.gz); name a folder that torch.cuda.memory._dump_snapshot wrote into, or a "
+            "file"
+        )
+    ranks = []
+    for index, path in enumerate(paths[:MAX_RANKS]):
+
+        def on_read(
+            _: str, fraction: float, index: int = index, name: str = path.name
+        ) -> None:
+            count = min(len(paths), MAX_RANKS)
+            progress(f"reading {printable(name)}", (index + fraction) / count)
+
+        ranks.append(_scan(path, on_read))
+    return RankTable(folder, tuple(ranks), max(len(paths) - MAX_RANKS, 0))
+
+
+_facts_of_files: dict[str, RankFacts] = {}
+"""What was read while this program runs, by `store.cache_key`."""
+_lock = threading.Lock()
+
+
+def _scan(path: Path, progress: Progress) -> Rank:
+    """Return the row of one file."""
+    number = rank_of(path.name)
+    try:
+        return Rank(path, number, _facts_of(path, progress))
+    except Cancelled:
+        raise
+    # Readers may raise anything.
+    except Exception as e:
+        return Rank(path, number, None, fault_text(e))
+
+
+def _facts_of(path: Path, progress: Progress) -> RankFacts:
+    """Return the numbers of a file, read unless they are known.
+
+    Raises:
+        FileError: it is damaged, or no snapshot.
+        OSError: it cannot be opened.
+    """
+    key = store.cache_key(path)
+    with _lock:
+        known = _facts_of_files.get(key)
+    if known is not None:
+        progress("", 1.0)
+        return known
+    facts = None
+    columns_folder = store.columns_folder()
+    if columns_folder is not None:
+        snapshot = store.load_cached(columns_folder, key, path.name)
+        if snapshot is not None:
+            facts = facts_of(snapshot)
+    if facts is None:
+        facts, _ = run(
+            read_facts,
+            [path],
+            limits_of(path),
+            RankFacts,
+            prepare=prepare,
+            progress=progress,
+        )
+    with _lock:
+        if len(_facts_of_files) >= _MAX_CACHED:
+            _facts_of_files.clear()
+        _facts_of_files[key] = facts
+    return facts
+
+
+def facts_of(snapshot: MemorySnapshot) -> RankFacts:
+    """Return the numbers of a snapshot. Raises FileError for an empty one."""
+    if not snapshot.traces:
+        raise FileError("it holds no events and no segments of any device")
+    trace = snapshot.traces[busiest_device(snapshot)]
+    live = live_bytes(trace)
+    peak = int(live.argmax())
+    spans = trace.spans
+    reserved = bytes_at_moments(trace.moment_count, spans.start, spans.end, spans.size)
+    return RankFacts(
+        device=trace.device,
+        device_count=len(snapshot.traces),
+        events=len(trace.events),
+        allocations=len(trace.allocations),
+        peak_bytes=int(live[peak]),
+        peak_moment=peak,
+        reserved_bytes=int(reserved.max(initial=0)),
+        end_bytes=int(live[-1]),
+    )
+
+
+def read_facts(
+    files: list[File], progress: Progress
+) -> tuple[RankFacts, list[np.ndarray]]:
+    """Read the numbers of a snapshot, in the sandbox. Raises FileError."""
+    from splatview_viewer.snapshot.loading.convert import convert
+
+    data, file_bytes = unpickle(files[0].path, progress)
+    snapshot = convert(data, "", progress, consume=True, file_bytes=file_bytes)
+    return facts_of(snapshot), []
