@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from itertools import chain
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splatview_viewer.snapshot.loading import from_pickled
+from splatview_viewer.snapshot.loading.ranks import Rank, RankMemory, RankTable
 from splatview_viewer.snapshot.model import ACTIONS
 
 if TYPE_CHECKING:
@@ -440,3 +442,25 @@ def several() -> MemorySnapshot:
         ),
         "several",
     )
+
+
+def rank_table(count: int) -> RankTable:
+    """Return the list of a folder's snapshots; that of rank 1 cannot be read."""
+    ranks = []
+    for number in range(count):
+        memory = RankMemory(
+            device=number,
+            device_count=1,
+            events=1000 + number,
+            allocations=500,
+            peak_bytes=(100 + count * number % 37) * MB,
+            peak_moment=700,
+            reserved_bytes=150 * MB,
+            end_bytes=50 * MB,
+        )
+        path = Path(f"rank{number}.pickle")
+        if number == 1:
+            ranks.append(Rank(path, number, None, "truncated or damaged"))
+        else:
+            ranks.append(Rank(path, number, memory))
+    return RankTable(Path("snapshots"), tuple(ranks))

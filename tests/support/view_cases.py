@@ -40,13 +40,13 @@ from support.frames import (
     scalar_rows,
     scalars_frame,
 )
-from support.memory_data import small_snapshot
+from support.memory_data import rank_table, small_snapshot
 from support.wait import PATIENCE, turns
 
 W = 64
 H = 48
 RECT = Rect(0, 0, W, H)
-WRITTEN = ("scalars", "memory", "snapshot")
+WRITTEN = ("scalars", "memory", "snapshot", "ranks")
 """The kinds whose whole picture is the text that is drawn over it."""
 SMALL = Rect(3, 5, 40, 30)
 LOW = Rect(0, 10, W, 20)
@@ -68,6 +68,8 @@ def value(kind: str, k: int = 0, **meta: Any) -> Any:
             return cameras_frame(9 - 2 * k, distance=2.0 + k, **meta)
         case "snapshot":
             return small_snapshot(k)
+        case "ranks":
+            return rank_table(20 + k)
         case "stub":
             levels = torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])
             return frame_of("stub", {"levels": levels}, **meta)

@@ -10,7 +10,7 @@ from splatview import adapters
 from splatview_ipc.kinds import CHECKS
 from splatview_viewer import kinds
 
-FILES_ONLY = {"snapshot"}
+FILES_ONLY = {"snapshot", "ranks"}
 """Kinds that no process publishes: they are read from files."""
 
 

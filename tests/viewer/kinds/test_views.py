@@ -39,7 +39,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
 ALL = [*shown_kinds(), "stub"]
-STREAMS = [kind for kind in ALL if kind != "snapshot"]
+STREAMS = [kind for kind in ALL if kind not in ("snapshot", "ranks")]
 """The kinds of which trainers publish frames."""
 EVENTS = [Wheel(30, 20, 2), *(Key(name) for name in ("l", "e", "left"))]
 

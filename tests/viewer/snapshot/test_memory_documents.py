@@ -12,10 +12,12 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from support.memory_data import event, frame, snapshot
+from support.memory_data import event, frame, rank_table, snapshot
 from support.training_memory import training_step
 
 from splatview_viewer.__main__ import main
+from splatview_viewer.core.host import Host
+from splatview_viewer.kinds.ranks.view import RanksData, RanksState, RanksView
 from splatview_viewer.snapshot.export import timeline_html as page
 from splatview_viewer.snapshot.export.flame_svg import flame_svg
 from splatview_viewer.snapshot.loading import from_pickled
@@ -153,6 +155,24 @@ def test_folder_of_ranks_is_a_table(
     for options, fault in ((["--png", "x.png"], "--png"), (["--sql", "-"], "--sql")):
         assert main(["memory", str(tmp_path), *options]) == 2
         assert f"{tmp_path} is a folder, which {fault}" in capsys.readouterr().err
+
+
+def test_row_of_a_rank_is_opened_and_two_checked_ones_compared() -> None:
+    table = rank_table(5)
+    view = RanksView(RanksData(table), RanksState())
+    paths: list[tuple[Path, ...]] = []
+
+    def note(*opened: Path) -> None:
+        paths.append(opened)
+
+    view.host = Host(open=note, open_pair=note)
+    view.open(3)
+    for row in (4, 0, 2):
+        view.toggle(row)
+    assert view.state.checked == (0, 2)
+    view.compare()
+    assert paths == [(table.ranks[3].path,), (table.ranks[0].path, table.ranks[2].path)]
+    assert "1 cannot be read" in view.info().details
 
 
 def test_documents_are_written_by_the_command(

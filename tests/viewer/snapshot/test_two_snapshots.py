@@ -22,7 +22,7 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
     toggle_row,
 )
 from splatview_viewer.kinds.snapshot.view import SnapshotView
-from splatview_viewer.shell.stream_list import _letters
+from splatview_viewer.shell.stream_list import letters_of
 from splatview_viewer.shell.time_area import lanes_of
 from splatview_viewer.workspace.sources import FileSource
 
@@ -107,7 +107,7 @@ def test_second_file_that_is_dropped_fills_b(
     user = viewer.user
     assert viewer.shows(SnapshotView) is view
     assert user.interface.state.tab == "compare"
-    assert _letters(user) == {str(files[0]): "A", str(files[1]): "B"}
+    assert letters_of(user) == {str(files[0]): "A", str(files[1]): "B"}
     choose_line(viewer, view, 40)
     readings = view.readings()
     assert readings is not None

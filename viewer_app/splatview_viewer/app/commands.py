@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 # tyro reads the annotations.
 from pathlib import Path  # noqa: TC003
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.core.screen import Screen
+    from splatview_viewer.formats.common import Progress
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browser import Browsers
 
@@ -70,6 +71,7 @@ class _Viewer:
         record: RecordOptions | None = None,
         *,
         compares: bool = False,
+        reader: Callable[[Path, Progress], Any] | None = None,
     ) -> None:
         """Open the viewer, and show files and runs until it is closed.
 
@@ -81,6 +83,7 @@ class _Viewer:
             run: that is followed.
             record: what is recorded.
             compares: the first file is shown with the second at first.
+            reader: returns what a file holds; None: it is read by its format.
         """
         signals = list[int]()
         with entry.handle_signals(lambda signal, _: signals.append(signal)):
@@ -98,9 +101,10 @@ class _Viewer:
 
             size = parse_size(self.size)
             paths = entries_of(files)
-            check_files(paths)
+            if reader is None:
+                check_files(paths)
             # They are read while the screen is being opened.
-            sources = tuple(FileSource(path) for path in paths)
+            sources = tuple(FileSource(path, reader=reader) for path in paths)
             if compares:
                 sources[0].first_state = {"shows": "both"}
             screen = self._make_screen(size)
@@ -455,6 +459,8 @@ class Memory(_Viewer, _SnapshotOptions):
         """Show the ranks of a folder, or print their peaks."""
         from splatview_viewer.app.memory_command import summarise_folder
         from splatview_viewer.core.errors import ViewerError
+        from splatview_viewer.snapshot import check_timeline
+        from splatview_viewer.snapshot.loading.ranks import scan_ranks, snapshot_files
 
         named_answers = self._named_answers()
         only_peaks = set(named_answers) <= {"--summary", "--json"}
@@ -468,7 +474,11 @@ class Memory(_Viewer, _SnapshotOptions):
         if named_answers:
             summarise_folder(folder, sys.stdout, as_json=self.json)
             return
-        self._serve("memory", (folder,), None)
+        check_timeline()
+        if not snapshot_files(folder):
+            # Reading it says what is missing.
+            scan_ranks(folder)
+        self._serve("memory", (folder,), None, reader=scan_ranks)
 
     def _named_answers(self) -> list[str]:
         """Return the options that ask for an answer and not for the viewer."""

@@ -36,20 +36,20 @@ def rank_report(folder: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _row(rank: Rank) -> dict[str, Any]:
-    """Return the facts about one file."""
-    row: dict[str, Any] = {"rank": rank.number, "file": rank.name}
-    facts = rank.facts
-    if facts is None:
+    """Return the memory about one file."""
+    row: dict[str, Any] = {"rank": rank.index, "file": rank.name}
+    memory = rank.memory
+    if memory is None:
         return {**row, "fault": rank.fault}
     return {
         **row,
-        "device": device_text(facts.device),
-        "events": facts.events,
-        "allocations": facts.allocations,
-        "peak_bytes": facts.peak_bytes,
-        "peak_moment": facts.peak_moment,
-        "reserved_bytes": facts.reserved_bytes,
-        "end_bytes": facts.end_bytes,
+        "device": device_text(memory.device),
+        "events": memory.events,
+        "allocations": memory.allocations,
+        "peak_bytes": memory.peak_bytes,
+        "peak_moment": memory.peak_moment,
+        "reserved_bytes": memory.reserved_bytes,
+        "end_bytes": memory.end_bytes,
     }
 
 
@@ -60,7 +60,7 @@ def rank_json(report: dict[str, Any]) -> str:
 
 def rank_text(report: dict[str, Any]) -> str:
     """Return a report as the lines of a table; the highest peak is marked by "<"."""
-    rows = [_TITLES]
+    rows: list[tuple[str, ...]] = [_TITLES]
     for index, row in enumerate(report["ranks"]):
         rows.append(_cells(row, is_highest=index == report["highest"]))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -78,14 +78,16 @@ def rank_text(report: dict[str, Any]) -> str:
 
 def _cells(row: dict[str, Any], *, is_highest: bool) -> tuple[str, ...]:
     """Return the cells of a line."""
-    number = "" if row["rank"] is None else str(row["rank"])
+    rank_text = ""
+    if row["rank"] is not None:
+        rank_text = str(row["rank"])
     if "fault" in row:
-        return number, "", "", "", "", "", f"{row['file']}: {row['fault']}"
+        return rank_text, "", "", "", "", "", f"{row['file']}: {row['fault']}"
     file = row["file"]
     if is_highest:
         file += "  < highest"
     return (
-        number,
+        rank_text,
         size_text(row["peak_bytes"]),
         size_text(row["reserved_bytes"]),
         size_text(row["end_bytes"]),

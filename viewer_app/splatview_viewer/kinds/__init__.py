@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.kind import Kind, Link
 from splatview_viewer.core.view import ShownView
-from splatview_viewer.kinds import cameras, gaussians, image, memory, scalars, snapshot
+from splatview_viewer.kinds import (
+    cameras,
+    gaussians,
+    image,
+    memory,
+    ranks,
+    scalars,
+    snapshot,
+)
 
 if TYPE_CHECKING:
     import moderngl
@@ -22,6 +30,7 @@ KINDS = (
     memory.KIND,
     cameras.KIND,
     snapshot.KIND,
+    ranks.KIND,
 )
 """All kinds. Strips in the panel are in this order."""
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -169,7 +169,7 @@ def draw_list(user: User) -> None:
     scrolled = imgui.get_window_pos().y - corner.y
     height = imgui.get_window_height()
     width = imgui.get_content_region_avail().x
-    letters = _letters(user)
+    letters = letters_of(user)
     begin = rows.reveal(user.state.selected, scrolled / scale, height / scale)
     # Nothing moves under the pointer.
     if begin != scrolled / scale and not imgui.is_window_hovered():
@@ -456,7 +456,7 @@ def _tip(entry: Entry) -> str:
     return f"{entry.kind}, version {entry.version:,}, {alive}"
 
 
-def _letters(user: User) -> dict[str, str]:
+def letters_of(user: User) -> dict[str, str]:
     """Return the letters of the entries that are compared, by their keys."""
     if len(user.layout) < 2:
         return _letters_of_view(user)

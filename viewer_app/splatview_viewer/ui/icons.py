@@ -96,6 +96,7 @@ _OF_KINDS = {
     "scalars": "scalars",
     "memory": "memory",
     "snapshot": "memory",
+    "ranks": "memory",
     "pair": "difference",
     "together": "together",
 }

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.settings import Entry, Wish
     from splatview_viewer.core.view import ShownView, Value
+    from splatview_viewer.formats.common import Progress
     from splatview_viewer.recording.recorder import Recorder, Tape
 
 LIVE_PERIOD = 1 / 30
@@ -381,13 +382,16 @@ class FileSource(ValueSource):
         wake: Callable[[], None] = lambda: None,
         *,
         sandboxed: bool = False,
+        reader: Callable[[Path, Progress], Value] | None = None,
     ) -> None:
         """Start to read the file.
 
         Args:
+            path: the file or folder.
             wake: ends the loop's sleep; may be set later.
             sandboxed: have the file decoded by a bounded program, as every file that
                 the user of this machine did not name.
+            reader: returns what it holds; None: it is read by its format.
         """
         self.file = path
         self.wake = wake
@@ -398,12 +402,14 @@ class FileSource(ValueSource):
         """The reason why it could not be read, for users."""
         self.first_state: dict[str, Any] = {}
         """Fields of the state in which its first view shows it at first."""
+        self._reader = reader
         self._kind = ""
         self._fault = ""
         """The reason why the file in its place cannot be read."""
         self._is_seen = False
         # A file that is decoded apart is a copy, which does not change.
-        self._watch = None if sandboxed else FileWatch(path)
+        is_watched = not sandboxed and reader is None
+        self._watch = FileWatch(path) if is_watched else None
         self._resolved = os.path.realpath(path)
         self._job: Job[Value] | None = self._submit(self._read)
 
@@ -411,6 +417,8 @@ class FileSource(ValueSource):
         """Read the file. For a worker thread."""
         from splatview_viewer.kinds.files import read_untrusted
 
+        if self._reader is not None:
+            return self._reader(self.file, job.report)
         if self._watch is None:
             return read_untrusted(self.file, job.report)
         if is_recording(self.file):

@@ -58,7 +58,7 @@ def _page_data(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Any]:
     """Return what the page draws, as JSON takes it."""
     allocations = trace.allocations
     ids = _largest(allocations.size)
-    samples = _Samples.of(trace, ids)
+    samples = _SampledCurves.of(trace, ids)
     stacks, stack_of_band = np.unique(allocations.stack[ids], return_inverse=True)
     frames, frame_lists = _stack_frames(snapshot, stacks.tolist())
     colors = color_allocations(snapshot, trace, "stack")
@@ -106,7 +106,7 @@ def _left_out_text(sizes: np.ndarray, ids: np.ndarray) -> str:
     return f"{count_text(count, 'allocation')} of {largest} and less are one band"
 
 
-class _Samples(NamedTuple):
+class _SampledCurves(NamedTuple):
     """Curves at some moments, each of which stands for those up to the next one."""
 
     moments: np.ndarray
@@ -118,7 +118,7 @@ class _Samples(NamedTuple):
     """Most reserved bytes."""
 
     @classmethod
-    def of(cls, trace: Trace, ids: np.ndarray) -> _Samples:
+    def of(cls, trace: Trace, ids: np.ndarray) -> _SampledCurves:
         """Sample the curves of a trace; ids: the allocations that have bands."""
         count = trace.moment_count
         moments = np.unique(np.linspace(0, count - 1, min(count, MAX_SAMPLES)).round())

@@ -39,13 +39,13 @@ MAX_RANKS = 4096
 """Files of a folder that are read; the first by their ranks."""
 _SUFFIXES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
 _RANK = re.compile(r"rank[_.-]?(\d{1,9})", re.IGNORECASE)
-_NUMBER = re.compile(r"(\d{1,9})")
+_LAST_DIGITS = re.compile(r"(\d{1,9})")
 _MAX_CACHED = 2 * MAX_RANKS
 
 Bytes = Annotated[int, Meta(ge=0)]
 
 
-class RankFacts(msgspec.Struct, frozen=True, tag="rank"):
+class RankMemory(msgspec.Struct, frozen=True, tag="rank"):
     """The memory of one process, on its busiest device."""
 
     device: Annotated[int, Meta(ge=-(2**15), lt=2**15)]
@@ -67,9 +67,9 @@ class Rank:
     """One file of a folder."""
 
     path: Path
-    number: int | None
+    index: int | None
     """The rank that its name tells; None: it tells none."""
-    facts: RankFacts | None
+    memory: RankMemory | None
     """None: the file cannot be read."""
     fault: str = ""
     """The reason why it cannot be read."""
@@ -93,9 +93,9 @@ class RankTable:
     def highest(self) -> int | None:
         """The index of the rank with the highest peak; None: none could be read."""
         peaks = [
-            (rank.facts.peak_bytes, -index)
+            (rank.memory.peak_bytes, -index)
             for index, rank in enumerate(self.ranks)
-            if rank.facts is not None
+            if rank.memory is not None
         ]
         if not peaks:
             return None
@@ -110,9 +110,9 @@ def rank_of(name: str) -> int | None:
     named = _RANK.search(name)
     if named is not None:
         return int(named[1])
-    numbers = _NUMBER.findall(name)
-    if numbers:
-        return int(numbers[-1])
+    digits = _LAST_DIGITS.findall(name)
+    if digits:
+        return int(digits[-1])
     return None
 
 
@@ -167,24 +167,24 @@ def scan_ranks(folder: Path, progress: Progress = silent) -> RankTable:
     return RankTable(folder, tuple(ranks), max(len(paths) - MAX_RANKS, 0))
 
 
-_facts_of_files: dict[str, RankFacts] = {}
+_memory_of_files: dict[str, RankMemory] = {}
 """What was read while this program runs, by `store.cache_key`."""
 _lock = threading.Lock()
 
 
 def _scan(path: Path, progress: Progress) -> Rank:
     """Return the row of one file."""
-    number = rank_of(path.name)
+    index = rank_of(path.name)
     try:
-        return Rank(path, number, _facts_of(path, progress))
+        return Rank(path, index, _read_memory(path, progress))
     except Cancelled:
         raise
     # Readers may raise anything.
     except Exception as e:
-        return Rank(path, number, None, fault_text(e))
+        return Rank(path, index, None, fault_text(e))
 
 
-def _facts_of(path: Path, progress: Progress) -> RankFacts:
+def _read_memory(path: Path, progress: Progress) -> RankMemory:
     """Return the numbers of a file, read unless they are known.
 
     Raises:
@@ -193,33 +193,33 @@ def _facts_of(path: Path, progress: Progress) -> RankFacts:
     """
     key = store.cache_key(path)
     with _lock:
-        known = _facts_of_files.get(key)
+        known = _memory_of_files.get(key)
     if known is not None:
         progress("", 1.0)
         return known
-    facts = None
+    memory = None
     columns_folder = store.columns_folder()
     if columns_folder is not None:
         snapshot = store.load_cached(columns_folder, key, path.name)
         if snapshot is not None:
-            facts = facts_of(snapshot)
-    if facts is None:
-        facts, _ = run(
-            read_facts,
+            memory = measure_rank(snapshot)
+    if memory is None:
+        memory, _ = run(
+            read_rank,
             [path],
             limits_of(path),
-            RankFacts,
+            RankMemory,
             prepare=prepare,
             progress=progress,
         )
     with _lock:
-        if len(_facts_of_files) >= _MAX_CACHED:
-            _facts_of_files.clear()
-        _facts_of_files[key] = facts
-    return facts
+        if len(_memory_of_files) >= _MAX_CACHED:
+            _memory_of_files.clear()
+        _memory_of_files[key] = memory
+    return memory
 
 
-def facts_of(snapshot: MemorySnapshot) -> RankFacts:
+def measure_rank(snapshot: MemorySnapshot) -> RankMemory:
     """Return the numbers of a snapshot. Raises FileError for an empty one."""
     if not snapshot.traces:
         raise FileError("it holds no events and no segments of any device")
@@ -228,7 +228,7 @@ def facts_of(snapshot: MemorySnapshot) -> RankFacts:
     peak = int(live.argmax())
     spans = trace.spans
     reserved = bytes_at_moments(trace.moment_count, spans.start, spans.end, spans.size)
-    return RankFacts(
+    return RankMemory(
         device=trace.device,
         device_count=len(snapshot.traces),
         events=len(trace.events),
@@ -240,12 +240,12 @@ def facts_of(snapshot: MemorySnapshot) -> RankFacts:
     )
 
 
-def read_facts(
+def read_rank(
     files: list[File], progress: Progress
-) -> tuple[RankFacts, list[np.ndarray]]:
+) -> tuple[RankMemory, list[np.ndarray]]:
     """Read the numbers of a snapshot, in the sandbox. Raises FileError."""
     from splatview_viewer.snapshot.loading.convert import convert
 
     data, file_bytes = unpickle(files[0].path, progress)
     snapshot = convert(data, "", progress, consume=True, file_bytes=file_bytes)
-    return facts_of(snapshot), []
+    return measure_rank(snapshot), []
