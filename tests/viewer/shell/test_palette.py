@@ -51,7 +51,7 @@ def is_open(viewer: Viewer) -> bool:
 
 
 def item(title: str, reason: str | None = None, beside: str = "") -> PaletteItem:
-    return PaletteItem(title, list, reason=reason, beside=beside)
+    return PaletteItem(title, list, reason=reason, side_text=beside)
 
 
 def titles(query: str, *items: PaletteItem) -> list[str]:
@@ -187,7 +187,9 @@ def test_palette_finds_settings_of_closed_sections_in_other_tabs(
     initial = state.view.state
     press_key(scene, "k", CTRL)
     items = scene.user.interface.palette.matches
-    menu_paths = {match.item.beside for match in items if match.item.icon == "sliders"}
+    menu_paths = {
+        match.item.side_text for match in items if match.item.icon == "sliders"
+    }
     assert {menu_path.split(",")[0] for menu_path in menu_paths} >= {
         "Look",
         "Data",

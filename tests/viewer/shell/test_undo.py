@@ -70,7 +70,7 @@ def rest(viewer: Viewer) -> None:
     """Let the time go by after which moves are no longer joined."""
     viewer.user.history.touched_at -= 5
     for step in viewer.user.history.done:
-        step.at -= 5
+        step.changed_at -= 5
 
 
 def state_of(viewer: Viewer) -> Any:

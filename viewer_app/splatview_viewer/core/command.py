@@ -59,6 +59,13 @@ class Command(Generic[Target]):
     repeats: bool = False
     """True if it is done again while its key is held."""
 
+    @property
+    def main_keys(self) -> str:
+        """The shortcut that menus show of it; "" for none."""
+        if self.keys:
+            return self.keys[0]
+        return self.typed
+
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:

@@ -25,24 +25,26 @@ _PACKAGES = {"torch": "PyTorch", "gsplat": "gsplat", "imgui-bundle": "Dear ImGui
 """The packages whose versions are told, by their names on the package index."""
 
 
-class Fact(NamedTuple):
+class AboutRow(NamedTuple):
     """A row of the card."""
 
     label: str
     text: str
 
 
-def facts_of(user: User) -> list[Fact]:
+def rows_of(user: User) -> list[AboutRow]:
     """Return what the card tells."""
-    facts = [Fact("Viewer", f"splatview {VERSION}"), Fact("Licence", _LICENCE)]
-    facts += [Fact(name, _version_of(package)) for package, name in _PACKAGES.items()]
-    graphics = user.screen.ctx.info
-    facts += [
-        Fact("Python", f"{platform.python_version()}, {platform.system()}"),
-        Fact("OpenGL", str(graphics["GL_VERSION"])),
-        Fact("Drawn by", str(graphics["GL_RENDERER"])),
+    rows = [AboutRow("Viewer", f"splatview {VERSION}"), AboutRow("Licence", _LICENCE)]
+    rows += [
+        AboutRow(name, _version_of(package)) for package, name in _PACKAGES.items()
     ]
-    return facts
+    graphics = user.screen.ctx.info
+    rows += [
+        AboutRow("Python", f"{platform.python_version()}, {platform.system()}"),
+        AboutRow("OpenGL", str(graphics["GL_VERSION"])),
+        AboutRow("Drawn by", str(graphics["GL_RENDERER"])),
+    ]
+    return rows
 
 
 def _version_of(package: str) -> str:
@@ -57,18 +59,18 @@ class About:
     """The card of one user."""
 
     def __init__(self) -> None:
-        self._facts: list[Fact] = []
+        self._rows: list[AboutRow] = []
         self._opens = False
         """True until it is drawn for the first time."""
 
     def open(self, user: User) -> None:
         """Open the card in the next picture."""
-        self._facts = facts_of(user)
+        self._rows = rows_of(user)
         self._opens = True
 
     def text(self) -> str:
         """Return the facts as lines, for a report of a fault."""
-        return "\n".join(f"{fact.label}: {fact.text}" for fact in self._facts)
+        return "\n".join(f"{row.label}: {row.text}" for row in self._rows)
 
     def draw(self, user: User) -> None:
         """Draw the card while it is open."""
@@ -95,8 +97,8 @@ class About:
         with theme.bold(theme.TITLE_SIZE):
             imgui.text_unformatted("About splatview")
         imgui.dummy(ImVec2(width, 4 * scale))
-        for fact in self._facts:
-            _draw_fact(fact, width)
+        for row in self._rows:
+            _draw_row(row, width)
         imgui.dummy(ImVec2(width, 6 * scale))
         gap = theme.ROW_GAP * scale
         buttons_width = 2 * _BUTTON * scale + gap
@@ -112,15 +114,15 @@ class About:
             imgui.close_current_popup()
 
 
-def _draw_fact(fact: Fact, width: float) -> None:
+def _draw_row(row: AboutRow, width: float) -> None:
     """Draw a row; what is cut has a tip."""
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
     draw = imgui.get_window_draw_list()
     left = corner.x + _LABEL_WIDTH * scale
-    text = fitted(fact.text, corner.x + width - left)
-    lettering.write(draw, corner.x, corner.y, theme.u32(theme.DIM), fact.label)
+    text = fitted(row.text, corner.x + width - left)
+    lettering.write(draw, corner.x, corner.y, theme.u32(theme.DIM), row.label)
     lettering.write(draw, left, corner.y, theme.u32(theme.TEXT), text)
     imgui.dummy(ImVec2(width, imgui.get_text_line_height()))
-    if text != fact.text:
-        controls.tip(fact.text)
+    if text != row.text:
+        controls.tip(row.text)

@@ -31,7 +31,9 @@ def _why_no_picture(user: User) -> str | None:
 
 
 def _why_one_pane(user: User) -> str | None:
-    return None if len(user.layout) > 1 else "there is one pane"
+    if len(user.layout) > 1:
+        return None
+    return "there is one pane"
 
 
 def _why_not_paused(user: User) -> str | None:
@@ -126,15 +128,15 @@ def _previous_zone(user: User) -> None:
 
 
 def _undo(user: User) -> None:
-    words = user.history.undo_words
+    step_name = user.history.undo_words
     user.history.undo()
-    user.say_undone(f"Undid: {words}")
+    user.say_undone(f"Undid: {step_name}")
 
 
 def _redo(user: User) -> None:
-    words = user.history.redo_words
+    step_name = user.history.redo_words
     user.history.redo()
-    user.say_undone(f"Did again: {words}")
+    user.say_undone(f"Did again: {step_name}")
 
 
 def _why_no_undo(user: User) -> str | None:
@@ -166,8 +168,9 @@ def _fill_screen(user: User) -> None:
 
 
 def _why_not_filled(user: User) -> str | None:
-    can = "fullscreen" in user.screen.desktop.favours
-    return None if can else "it has no screen"
+    if "fullscreen" in user.screen.desktop.favours:
+        return None
+    return "it has no screen"
 
 
 def _show_keyboard(user: User) -> None:
@@ -175,8 +178,9 @@ def _show_keyboard(user: User) -> None:
 
 
 def _why_no_keyboard(user: User) -> str | None:
-    can = "keyboard" in user.screen.desktop.favours
-    return None if can else "only on a page"
+    if "keyboard" in user.screen.desktop.favours:
+        return None
+    return "only on a page"
 
 
 def _tab_command(tab: Tab, name: str) -> Command[User]:

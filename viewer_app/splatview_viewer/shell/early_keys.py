@@ -19,12 +19,12 @@ class EarlyKeys:
 
     def __init__(self) -> None:
         self._frames_left = 0
-        self._held: list[ev.Key | ev.Text] = []
+        self._held_events: list[ev.Key | ev.Text] = []
 
     @property
     def holds_any(self) -> bool:
         """True while something typed waits for frames."""
-        return bool(self._held)
+        return bool(self._held_events)
 
     def expect_field(self) -> None:
         """Hold back what is typed from now on: a field may open."""
@@ -35,11 +35,11 @@ class EarlyKeys:
         is_modifier = isinstance(event, ev.Key) and event.name in _MODIFIERS
         if not self._frames_left or is_modifier:
             return False
-        if isinstance(event, ev.Key) and not event.pressed and not self._held:
+        if isinstance(event, ev.Key) and not event.pressed and not self._held_events:
             # It went down before.
             return False
-        if len(self._held) < _MOST_EVENTS:
-            self._held.append(event)
+        if len(self._held_events) < _MOST_EVENTS:
+            self._held_events.append(event)
         return True
 
     def count_frame(self, *, is_typing: bool) -> list[ev.Key | ev.Text]:
@@ -51,11 +51,11 @@ class EarlyKeys:
             self._frames_left = 0
         if self._frames_left:
             return []
-        events = self._held
-        self._held = []
+        events = self._held_events
+        self._held_events = []
         return events
 
     def clear(self) -> None:
         """Forget all of it."""
         self._frames_left = 0
-        self._held = []
+        self._held_events = []

@@ -21,8 +21,10 @@ class Held:
     def note(self, event: Event) -> None:
         """Take in an event of the screen."""
         match event:
+            case ev.Key(pressed=True):
+                self.keys.add(event.name)
             case ev.Key():
-                (self.keys.add if event.pressed else self.keys.discard)(event.name)
+                self.keys.discard(event.name)
             case ev.PointerPress():
                 self.buttons.add(event.button)
             case ev.PointerRelease():

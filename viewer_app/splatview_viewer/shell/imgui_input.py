@@ -84,7 +84,7 @@ class ImguiInput:
         self._surface = surface
         self._is_inside = False
         """True while the pointer is over the interface."""
-        self._held: set[str] = set()
+        self._held_buttons: set[str] = set()
         """The buttons that were pressed on the interface."""
         self._keys: set[str] = set()
         """The keys that went down for the interface."""
@@ -143,7 +143,7 @@ class ImguiInput:
         on_interface = isinstance(event, ev.PointerPress) and self._can_scroll(event)
         scale = self._surface.scale
         drags = any(grip.contains(*_place_of(event)) for grip in self.grips)
-        if self._finger.handle(event, self._held, scale, on_interface, drags):
+        if self._finger.handle(event, self._held_buttons, scale, on_interface, drags):
             return True, True
         moves = isinstance(event, (ev.PointerMove, ev.PointerLeave))
         was_over = self._surface.has_popup or (self._is_inside and moves)
@@ -158,7 +158,7 @@ class ImguiInput:
         if not self._finger.is_waiting:
             return False
         self._surface.use()
-        return self._finger.wait(now, self._held)
+        return self._finger.wait(now, self._held_buttons)
 
     @property
     def holds_keys(self) -> bool:
@@ -185,7 +185,7 @@ class ImguiInput:
         io.clear_events_queue()
         io.clear_input_keys()
         io.clear_input_mouse()
-        self._held.clear()
+        self._held_buttons.clear()
         self._keys.clear()
         self._presses.clear()
         self._early.clear()
@@ -250,15 +250,15 @@ class ImguiInput:
                 io.add_mouse_pos_event(event.x, event.y)
                 self._is_inside = self._is_over(event.x, event.y)
                 is_pointed = self._is_inside and not is_typing
-                return bool(self._held) or is_pointed or has_popup
+                return bool(self._held_buttons) or is_pointed or has_popup
             case ev.PointerLeave():
                 io.add_mouse_pos_event(-_NOWHERE, -_NOWHERE)
                 self._is_inside = False
             case ev.PointerPress():
                 return self._handle_press(event, is_typing or has_popup)
             case ev.PointerRelease():
-                is_ours = event.button in self._held
-                self._held.discard(event.button)
+                is_ours = event.button in self._held_buttons
+                self._held_buttons.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
                 io.add_mouse_button_event(_BUTTONS[event.button], False)
                 return is_ours
@@ -279,9 +279,9 @@ class ImguiInput:
             return False
         button = _BUTTONS[event.button]
         # imgui drops a press without a release before it.
-        if event.button not in self._held:
+        if event.button not in self._held_buttons:
             self._presses[button].append(event.clicks)
-        self._held.add(event.button)
+        self._held_buttons.add(event.button)
         io.add_mouse_button_event(button, True)
         if event.button == "left":
             self._early.expect_field()
@@ -320,10 +320,14 @@ class ImguiInput:
             return False
         if event.pressed and not self._is_key_ours(event, is_typing):
             return False
-        (self._keys.add if event.pressed else self._keys.discard)(event.name)
+        if event.pressed:
+            self._keys.add(event.name)
+        else:
+            self._keys.discard(event.name)
         if event.name == "tab" and not self._surface.focus.has_focus:
             if event.pressed:
-                self._surface.focus.start(-1 if "shift" in event.mods else 1)
+                step = -1 if "shift" in event.mods else 1
+                self._surface.focus.start(step)
             return True
         if is_typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
             self.clipboard = clipboard()
@@ -381,8 +385,10 @@ def _hover(x: float, y: float) -> None:
 
 
 class Finger:
-    """A finger on the panel: it scrolls when it goes up or down, and is the left button
-    when it taps or goes sideways. Holds a press back until that is clear.
+    """Gives imgui what a finger on the panel means.
+
+    It scrolls when it goes up or down, and is the left button when it taps or goes
+    sideways. A press is held back until that is clear.
     """
 
     def __init__(self) -> None:
@@ -404,12 +410,12 @@ class Finger:
         """True while it is down, and not clear yet what it does."""
         return self._from is not None and not self._scrolls and not self._is_spent
 
-    def wait(self, now: float, held: set[str]) -> bool:
+    def wait(self, now: float, held_buttons: set[str]) -> bool:
         """Take a long press as the right button; return whether to draw again.
 
         Args:
             now: `time.monotonic()`.
-            held: the buttons that the panel has.
+            held_buttons: the buttons that the panel has.
         """
         if self._from is None or not self.is_waiting:
             return False
@@ -425,7 +431,7 @@ class Finger:
         io.add_mouse_button_event(_BUTTONS["right"], True)
         io.add_mouse_button_event(_BUTTONS["right"], False)
         self._is_spent = True
-        held.discard("left")
+        held_buttons.discard("left")
         return True
 
     @property
@@ -438,14 +444,14 @@ class Finger:
     def handle(
         self,
         event: Event,
-        held: set[str],
+        held_buttons: set[str],
         scale: float,
         on_panel: bool,
         drags: bool = False,
     ) -> bool:
         """Give imgui what an event of a finger means, True if it is one.
 
-        `held`: the buttons that the panel has. `drags`: it is on what a finger drags.
+        `held_buttons`: those of the panel. `drags`: it is on what a finger drags.
         """
         io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
@@ -457,7 +463,7 @@ class Finger:
             self._share = 0.0
             self._is_spent = False
             io.add_mouse_pos_event(event.x, event.y)
-            held.add("left")
+            held_buttons.add("left")
             return True
         if self._from is None or not isinstance(
             event, (ev.PointerMove, ev.PointerRelease)
@@ -472,20 +478,23 @@ class Finger:
                 io.add_mouse_button_event(0, True)
                 io.add_mouse_button_event(0, False)
             self._from = None
-            held.discard("left")
+            held_buttons.discard("left")
             return True
         if self._is_spent:
             return True
         dx = abs(event.x - x)
         dy = abs(event.y - y)
-        is_far = max(dx, dy) >= REACH * scale
+        # Sideways it drags a slider.
+        drags = dx >= REACH * scale
+        if self._drags:
+            drags = max(dx, dy) >= REACH * scale
         if not self._drags and (self._scrolls or dy >= max(REACH * scale, dx)):
             self._scrolls = True
             io.add_mouse_wheel_event(
                 0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale)
             )
             self._y = event.y
-        elif is_far if self._drags else dx >= REACH * scale:  # a slider
+        elif drags:
             _hover(x, y)
             io.add_mouse_button_event(0, True)
             io.add_mouse_pos_event(event.x, event.y)

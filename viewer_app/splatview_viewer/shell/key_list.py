@@ -68,22 +68,27 @@ class _Group(NamedTuple):
 
 def key_lines(user: User) -> list[KeyHelp]:
     """Return the lines of the list: those of the view that is shown, then the viewer's."""
-    shown = user.view
-    own: Sequence[KeyHelp] = () if shown is None else shown.view.keys
-    told = {keys for line in own for keys in _shortcuts_of(line)}
-    lines = list(own)
+    lines: list[KeyHelp] = []
+    if user.view is not None:
+        lines += user.view.view.keys
+    listed_keys = {keys for line in lines for keys in _shortcuts_of(line)}
     for command in user.layout.active.commands():
-        if command.keys and command.keys[0] not in told:
-            part = command.name.split(".")[0]
-            group = _GROUPS.get(part, part.capitalize())
+        if command.keys and command.main_keys not in listed_keys:
+            topic = command.name.split(".")[0]
+            group = _GROUPS.get(topic, topic.capitalize())
             lines.append(_line_of(command, group))
     lines += _INTERFACE
-    lines += [_line_of(each, "Viewer") for each in COMMANDS if each.keys or each.typed]
+    lines += [
+        _line_of(command, "Viewer")
+        for command in COMMANDS
+        if command.keys or command.typed
+    ]
     return lines
 
 
 def _line_of(command: Command, group: str) -> KeyHelp:
-    keys = ", ".join([*command.keys, *([command.typed] if command.typed else [])])
+    shortcuts = [*command.keys, command.typed]
+    keys = ", ".join(filter(None, shortcuts))
     return KeyHelp(group, keys, command.title)
 
 
@@ -99,9 +104,9 @@ def _shortcuts_of(line: KeyHelp) -> Iterable[str]:
         if not to:
             yield keys
             continue
-        before = first[:-1]
+        modifiers = first[:-1]
         for digit in range(int(first[-1]), int(last) + 1):
-            yield f"{before}{digit}"
+            yield f"{modifiers}{digit}"
 
 
 def draw_key_list(user: User, picture: Rect, scale: float) -> None:
@@ -109,13 +114,15 @@ def draw_key_list(user: User, picture: Rect, scale: float) -> None:
     groups: dict[str, list[KeyHelp]] = {name: [] for name in _FIRST}
     for line in key_lines(user):
         groups.setdefault(line.group, []).append(line)
-    parts = [_Group(name, lines) for name, lines in groups.items() if lines]
+    key_groups = [_Group(name, lines) for name, lines in groups.items() if lines]
     screen = imgui.get_io().display_size
-    places = (picture, Rect(0, 0, round(screen.x), round(screen.y)))
-    tries = [_try(parts, count, place, scale) for place in places for count in _COUNTS]
+    try_rects = (picture, Rect(0, 0, round(screen.x), round(screen.y)))
+    tries = [
+        _try(key_groups, count, rect, scale) for rect in try_rects for count in _COUNTS
+    ]
     # The first of equal ones: the picture, and few columns.
-    best = max(tries, key=_Try.rank)
-    _draw_columns(best, scale * best.share)
+    best_try = max(tries, key=_Try.rank)
+    _draw_columns(best_try, scale * best_try.share)
 
 
 _COUNTS = range(1, _MOST_COLUMNS + 1)
@@ -126,7 +133,7 @@ class _Try(NamedTuple):
 
     share: float
     """Size of the letters, of their usual one."""
-    place: Rect
+    rect: Rect
     columns: list[list[_Group]]
     widths: list[tuple[float, float]]
     """Of each column, points of its keys and of their meaning."""
@@ -138,37 +145,41 @@ class _Try(NamedTuple):
         return self.share
 
 
-def _try(parts: Sequence[_Group], count: int, place: Rect, scale: float) -> _Try:
+def _try(key_groups: Sequence[_Group], count: int, rect: Rect, scale: float) -> _Try:
     """Lay groups out in columns of about the same height."""
-    most = max(
-        sum(part.height for part in parts) / count,
-        max((part.height for part in parts), default=0.0),
+    column_height = max(
+        sum(key_group.height for key_group in key_groups) / count,
+        max((key_group.height for key_group in key_groups), default=0.0),
     )
     columns: list[list[_Group]] = [[]]
     filled = 0.0
-    for part in parts:
-        if columns[-1] and len(columns) < count and filled + part.height / 2 > most:
+    for key_group in key_groups:
+        if (
+            columns[-1]
+            and len(columns) < count
+            and filled + key_group.height / 2 > column_height
+        ):
             columns.append([])
             filled = 0.0
-        columns[-1].append(part)
-        filled += part.height
+        columns[-1].append(key_group)
+        filled += key_group.height
     widths = [_widths(column, scale) for column in columns]
     gaps = (len(columns) - 1) * _COLUMN_GAP + 2 * _PAD
     width = sum(keys + _KEYS_GAP + does for keys, does in widths) + gaps
-    tallest = max(sum(part.height for part in column) for column in columns)
+    tallest = max(sum(key_group.height for key_group in column) for column in columns)
     height = tallest + 2 * _PAD - _AFTER
     share = min(
         1.0,
-        0.96 * place.width / (width * scale),
-        0.96 * place.height / (height * scale),
+        0.96 * rect.width / (width * scale),
+        0.96 * rect.height / (height * scale),
     )
-    return _Try(max(share, _LEAST_SCALE), place, columns, widths, width, height)
+    return _Try(max(share, _LEAST_SCALE), rect, columns, widths, width, height)
 
 
 def _widths(column: Sequence[_Group], scale: float) -> tuple[float, float]:
     """Return the points of the widest keys and of the widest meaning in a column."""
     with theme.font_size(theme.SMALL_SIZE):
-        lines = [line for part in column for line in part.lines]
+        lines = [line for key_group in column for line in key_group.lines]
         keys = max(sum(_cap_widths(line, scale)) for line in lines)
         does = max(lettering.measure(line.does).x for line in lines)
     return keys / scale, does / scale
@@ -179,13 +190,13 @@ def _cap_widths(line: KeyHelp, scale: float) -> list[float]:
     return [lettering.measure(cap).x + 18 * scale for cap in caps]
 
 
-def _draw_columns(found: _Try, scale: float) -> None:
+def _draw_columns(chosen_try: _Try, scale: float) -> None:
     """Draw the popup and all lines; the pointer goes through it."""
-    place = found.place
-    width = found.width * scale
-    height = found.height * scale
-    x = round(place.x + (place.width - width) / 2)
-    y = round(place.y + (place.height - height) / 2)
+    rect = chosen_try.rect
+    width = chosen_try.width * scale
+    height = chosen_try.height * scale
+    x = round(rect.x + (rect.width - width) / 2)
+    y = round(rect.y + (rect.height - height) / 2)
     imgui.set_next_window_pos(ImVec2(x, max(y, 0)))
     imgui.set_next_window_size(ImVec2(round(width), round(height)))
     imgui.push_style_color(imgui.Col_.window_bg, theme.u32(theme.POPUP))
@@ -193,10 +204,12 @@ def _draw_columns(found: _Try, scale: float) -> None:
     imgui.push_style_var(imgui.StyleVar_.window_border_size, 1.0)
     imgui.begin("##keys", None, SHOWING_FLAGS)
     left = x + _PAD * scale
-    for column, (keys, does) in zip(found.columns, found.widths, strict=True):
+    for column, (keys, does) in zip(chosen_try.columns, chosen_try.widths, strict=True):
         top = max(y, 0) + _PAD * scale
-        for part in column:
-            top = _draw_group(part, left, top, keys * scale, scale, found.share)
+        for key_group in column:
+            top = _draw_group(
+                key_group, left, top, keys * scale, scale, chosen_try.share
+            )
         left += (keys + _KEYS_GAP + does + _COLUMN_GAP) * scale
     imgui.end()
     imgui.pop_style_var(2)
@@ -204,21 +217,21 @@ def _draw_columns(found: _Try, scale: float) -> None:
 
 
 def _draw_group(
-    part: _Group, x: float, y: float, keys: float, scale: float, share: float
+    key_group: _Group, x: float, y: float, keys: float, scale: float, share: float
 ) -> float:
     """Draw a group from a pixel on; return the pixel y below it."""
     draw = imgui.get_window_draw_list()
     with theme.bold(theme.FONT_SIZE * share):
         color = theme.u32(theme.TEXT)
-        lettering.write(draw, round(x), round(y), color, part.name)
+        lettering.write(draw, round(x), round(y), color, key_group.name)
     y += _HEAD * scale
     with theme.font_size(theme.SMALL_SIZE * share):
         half = imgui.get_text_line_height() / 2
-        for line in part.lines:
+        for line in key_group.lines:
             middle = y + (_ROW * scale) / 2 - 4 * scale
-            at = x
+            cap_x = x
             for cap in _caps_of(line):
-                at = draw_cap(cap, at, middle, theme.TEXT) + 6 * scale
+                cap_x = draw_cap(cap, cap_x, middle, theme.TEXT) + 6 * scale
             start = round(x + keys + _KEYS_GAP * scale)
             ink = theme.u32(theme.DIM)
             lettering.write(draw, start, round(middle - half), ink, line.does)

@@ -29,14 +29,14 @@ def note_gesture(user: User, event: Event, now: float) -> None:
         user.history.note_input(now)
 
 
-def switches_help(user: User, event: Event, ours: bool) -> bool:
+def switches_help(user: User, event: Event, is_ours: bool) -> bool:
     """Show or hide the list of keys if an event asks for that; return whether.
 
-    It goes with an event that does nothing else then. ours: the event is for the
+    It goes with an event that does nothing else then. is_ours: the event is for the
     interface.
     """
     is_typed = isinstance(event, ev.Text) and event.text == "?"
-    asks = is_typed and (user.state.help or not ours)
+    asks = is_typed and (user.state.help or not is_ours)
     if user.state.help:
         asks |= isinstance(event, ev.PointerPress) or is_escape(event)
     if asks:

@@ -83,18 +83,18 @@ class KnownSettings:
 
     def note(self, kind: str, section: str, labels: Iterable[str]) -> None:
         """Learn the labels of a section that was drawn."""
-        known = self._labels.setdefault((kind, section), {})
-        known.update(dict.fromkeys(labels))
+        section_labels = self._labels.setdefault((kind, section), {})
+        section_labels.update(dict.fromkeys(labels))
 
-    def known(self, viewport: Viewport) -> list[KnownSection]:
+    def list_sections(self, viewport: Viewport) -> list[KnownSection]:
         """Return the sections of all tabs about a viewport."""
         entry = viewport.entry
         if entry is None:
             return []
-        found = []
+        sections_of_tabs = []
         for tab in TABS:
             sections, _ = viewport.describe(tab)
             for section in sections:
                 labels = self._labels.get((entry.kind, section.title), {})
-                found.append(KnownSection(tab, section.title, tuple(labels)))
-        return found
+                sections_of_tabs.append(KnownSection(tab, section.title, tuple(labels)))
+        return sections_of_tabs

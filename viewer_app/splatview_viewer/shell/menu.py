@@ -80,7 +80,7 @@ def command_row(user: User, command: Command[User], title: str = "") -> MenuRow:
         title or command.title,
         run,
         command.icon,
-        command.keys[0] if command.keys else command.typed,
+        command.main_keys,
         command.reason(user),
     )
 
@@ -113,14 +113,14 @@ def is_menu_key_pressed() -> bool:
 def draw_menu(
     name: str,
     rows: Sequence[MenuRow | None],
-    at: tuple[float, float] | None = None,
+    corner: tuple[float, float] | None = None,
 ) -> bool:
     """Draw a menu while it is open, and run the row that was chosen.
 
     Args:
         name: for imgui.
         rows: from above; `RULE` for a line.
-        at: the pixel of its upper left corner, moved so that all of it is on the
+        corner: the pixel of its upper left corner, moved so that all of it is on the
             screen; without, it opens at the pointer, or at the focused control.
 
     Returns:
@@ -131,13 +131,13 @@ def draw_menu(
     scale = theme.scale()
     screen = imgui.get_io().display_size.x
     width = min(_menu_width(rows) * scale, screen - 8 * scale)
-    if at is not None:
-        imgui.set_next_window_pos(_corner_on_screen(rows, width, at))
+    if corner is not None:
+        imgui.set_next_window_pos(_corner_on_screen(rows, width, corner))
     pad = ImVec2(_PAD * scale, _PAD * scale)
     imgui.push_style_var(imgui.StyleVar_.window_padding, pad)
     imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(0, 0))
     is_open = imgui.begin_popup(name)
-    chosen: MenuRow | None = None
+    chosen_row: MenuRow | None = None
     if is_open:
         imgui.dummy(ImVec2(width - 2 * _PAD * scale, 0))
         context = imgui.get_current_context()
@@ -150,16 +150,16 @@ def draw_menu(
                 _draw_rule(width - 2 * _PAD * scale)
                 continue
             if _draw_row(row, width - 2 * _PAD * scale):
-                chosen = row
+                chosen_row = row
             if is_first and row.reason is None:
                 is_first = False
                 imgui.set_item_default_focus()
-        if chosen is not None:
+        if chosen_row is not None:
             imgui.close_current_popup()
         imgui.end_popup()
     imgui.pop_style_var(2)
-    if chosen is not None:
-        chosen.run()
+    if chosen_row is not None:
+        chosen_row.run()
     return bool(is_open)
 
 
@@ -171,25 +171,26 @@ def _menu_width(rows: Sequence[MenuRow | None]) -> float:
             continue
         width = lettering.measure(row.title).x
         with theme.font_size(theme.SMALL_SIZE):
-            beside = row.reason or row.keys
-            if beside:
-                width += lettering.measure(beside).x + _KEYS_GAP * theme.scale()
+            side_text = row.reason or row.keys
+            if side_text:
+                width += lettering.measure(side_text).x + _KEYS_GAP * theme.scale()
         widest = max(widest, width)
     points = widest / theme.scale() + 2 * (_ROW_PAD + _PAD) + _ICON_WIDTH + _GAP
     return min(max(points, _LEAST_WIDTH), _MOST_WIDTH)
 
 
 def _corner_on_screen(
-    rows: Sequence[MenuRow | None], width: float, at: tuple[float, float]
+    rows: Sequence[MenuRow | None], width: float, corner: tuple[float, float]
 ) -> ImVec2:
     """Return the pixel of a menu's corner, so that all of it is on the screen."""
     scale = theme.scale()
-    heights = [_RULE_HEIGHT if row is None else theme.ROW_HEIGHT for row in rows]
-    height = (sum(heights) + 2 * _PAD) * scale
+    rules = rows.count(RULE)
+    rows_height = (len(rows) - rules) * theme.ROW_HEIGHT
+    height = (rows_height + rules * _RULE_HEIGHT + 2 * _PAD) * scale
     size = imgui.get_io().display_size
     gap = 4 * scale
-    x = max(min(at[0], size.x - width - gap), gap)
-    y = max(min(at[1], size.y - height - gap), gap)
+    x = max(min(corner[0], size.x - width - gap), gap)
+    y = max(min(corner[1], size.y - height - gap), gap)
     return ImVec2(round(x), round(y))
 
 
@@ -207,83 +208,86 @@ def _draw_row(row: MenuRow, width: float) -> bool:
     """Draw a row; return True if it was chosen."""
     enabled = row.reason is None
     height = theme.ROW_HEIGHT * theme.scale()
-    of = controls.item(f"{row.title}##menu", width, height, enabled=enabled)
+    item = controls.item(f"{row.title}##menu", width, height, enabled=enabled)
     is_focused = imgui.is_item_focused() and imgui.get_io().nav_visible
-    ink = theme.TEXT if enabled else theme.FAINT
-    ink_dim = theme.DIM if enabled else theme.FAINT
-    if enabled and (is_focused or of.hovered):
-        draw_chosen(of, ring=bool(is_focused))
+    ink = theme.FAINT
+    ink_dim = theme.FAINT
+    if enabled:
+        ink = theme.TEXT
+        ink_dim = theme.DIM
+    if enabled and (is_focused or item.hovered):
+        draw_chosen(item, ring=bool(is_focused))
         ink = ink_dim = theme.ON_CHOSEN
-    beside = row.reason or row.keys
-    right = draw_words(of, beside, ink_dim)
-    x = draw_icon(of, row.icon, ink_dim)
+    side_text = row.reason or row.keys
+    right = draw_words(item, side_text, ink_dim)
+    x = draw_icon(item, row.icon, ink_dim)
     title = fitted(row.title, right - x)
-    y = round(of.middle[1] - imgui.get_text_line_height() / 2)
+    y = round(item.middle[1] - imgui.get_text_line_height() / 2)
     draw = imgui.get_window_draw_list()
     lettering.write(draw, round(x), y, theme.u32(ink), title)
     if row.tip and (is_focused or imgui.is_item_hovered(_TIP_FLAGS)):
-        _draw_tip(row, of)
-    return of.pressed and enabled
+        _draw_tip(row, item)
+    return item.pressed and enabled
 
 
 _TIP_FLAGS = imgui.HoveredFlags_.for_tooltip.value
 
 
-def draw_chosen(of: controls.Item, *, ring: bool) -> None:
+def draw_chosen(item: controls.Item, *, ring: bool) -> None:
     """Draw the ground of the row that Enter or a click would choose."""
     scale = theme.scale()
     draw = imgui.get_window_draw_list()
-    draw.add_rect_filled(of.low, of.high, theme.u32(theme.CHOSEN_GROUND), 4 * scale)
+    draw.add_rect_filled(item.low, item.high, theme.u32(theme.CHOSEN_GROUND), 4 * scale)
     if ring:
-        draw_ring(of)
+        draw_ring(item)
 
 
-def draw_ring(of: controls.Item) -> None:
+def draw_ring(item: controls.Item) -> None:
     """Draw the line around the row that is chosen, or whose menu is open."""
     scale = theme.scale()
     half = _RING * scale / 2
     imgui.get_window_draw_list().add_rect(
-        ImVec2(of.x + half, of.y + half),
-        ImVec2(of.x + of.width - half, of.y + of.height - half),
+        ImVec2(item.x + half, item.y + half),
+        ImVec2(item.x + item.width - half, item.y + item.height - half),
         theme.u32(theme.ACCENT),
         4 * scale,
         _RING * scale,
     )
 
 
-def draw_icon(of: controls.Item, icon: str, color: ImVec4) -> float:
+def draw_icon(item: controls.Item, icon: str, color: ImVec4) -> float:
     """Draw the icon of a row; return the pixel x where its title begins."""
     scale = theme.scale()
-    x = of.x + _ROW_PAD * scale
+    x = item.x + _ROW_PAD * scale
     if icon:
-        center = (x + _ICON_WIDTH * scale / 2, of.middle[1])
+        center = (x + _ICON_WIDTH * scale / 2, item.middle[1])
         icons.draw(imgui.get_window_draw_list(), icon, center, color, icons.TEXT_SIZE)
     return x + (_ICON_WIDTH + _GAP) * scale
 
 
-def draw_words(of: controls.Item, text: str, color: ImVec4) -> float:
+def draw_words(item: controls.Item, text: str, color: ImVec4) -> float:
     """Write at the right of a row; return the pixel x where its title has to end."""
     scale = theme.scale()
-    right = of.x + of.width - _ROW_PAD * scale
+    right = item.x + item.width - _ROW_PAD * scale
     if not text:
         return right
     with theme.font_size(theme.SMALL_SIZE):
-        text = fitted(text, of.width * 0.6)
+        text = fitted(text, item.width * 0.6)
         x = round(right - lettering.measure(text).x)
-        y = round(of.middle[1] - imgui.get_text_line_height() / 2)
+        y = round(item.middle[1] - imgui.get_text_line_height() / 2)
         draw = imgui.get_window_draw_list()
         lettering.write(draw, x, y, theme.u32(color), text)
     return x - _GAP * scale
 
 
-def _draw_tip(row: MenuRow, of: controls.Item) -> None:
+def _draw_tip(row: MenuRow, item: controls.Item) -> None:
     """Draw the card beside a menu that explains a row."""
     scale = theme.scale()
     low = imgui.get_window_pos()
     x = low.x + imgui.get_window_width() + 8 * scale
     if x + _TIP_WIDTH * scale > imgui.get_io().display_size.x:
         x = max(low.x - (_TIP_WIDTH + 8) * scale, 0)
-    imgui.set_next_window_pos(ImVec2(round(x), round(of.y)))
+    imgui.set_next_window_pos(ImVec2(round(x), round(item.y)))
     imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(11 * scale, 8 * scale))
     imgui.push_style_var(imgui.StyleVar_.window_rounding, theme.POPUP_ROUNDING * scale)
     if imgui.begin_tooltip():
@@ -298,33 +302,46 @@ def _draw_tip(row: MenuRow, of: controls.Item) -> None:
     imgui.pop_style_var(2)
 
 
-def draw_main_menu(user: User, at: tuple[float, float] | None = None) -> bool:
+def draw_main_menu(user: User, corner: tuple[float, float] | None = None) -> bool:
     """Draw the menu of the whole viewer while it is open: `open_menu(MAIN_MENU)`.
 
     Returns True while it is open.
     """
     if not imgui.is_popup_open(MAIN_MENU):
         return False
-    titles = {
-        "panel.toggle": "Hide the panel" if user.has_panel else "Show the panel",
-        "time.fold": "Open the time area"
-        if user.interface.state.time_folded
-        else "Fold the time area",
-        "units.switch": "Memory in GiB"
-        if user.interface.state.decimal_bytes
-        else "Memory in GB",
-        "theme.switch": "Dark colours" if user.state.light else "Light colours",
-        "pane.alone": "All panes again" if user.layout.maximised else "This pane alone",
-    }
+    titles = _titles_now(user)
     rows: list[MenuRow | None] = []
     for group in _MAIN_GROUPS:
         if rows:
             rows.append(RULE)
         commands = [named(name) for name in group if is_known(name)]
         rows += [
-            command_row(user, each, titles.get(each.name, "")) for each in commands
+            command_row(user, command, titles.get(command.name, ""))
+            for command in commands
         ]
-    return draw_menu(MAIN_MENU, rows, at)
+    return draw_menu(MAIN_MENU, rows, corner)
+
+
+def _titles_now(user: User) -> dict[str, str]:
+    """Return what commands that switch something would do now, by their names."""
+    titles = {
+        "panel.toggle": "Show the panel",
+        "time.fold": "Fold the time area",
+        "theme.switch": "Light colours",
+        "units.switch": "Memory in GB",
+        "pane.alone": "This pane alone",
+    }
+    if user.has_panel:
+        titles["panel.toggle"] = "Hide the panel"
+    if user.interface.state.time_folded:
+        titles["time.fold"] = "Open the time area"
+    if user.state.light:
+        titles["theme.switch"] = "Dark colours"
+    if user.interface.state.decimal_bytes:
+        titles["units.switch"] = "Memory in GiB"
+    if user.layout.maximised:
+        titles["pane.alone"] = "All panes again"
+    return titles
 
 
 MAIN_MENU = "main menu"

@@ -56,7 +56,7 @@ class Palette:
         self._must_focus = False
         self._must_scroll = False
         self._items: list[PaletteItem] = []
-        self._found: str | None = None
+        self._found_query: str | None = None
         """What `matches` are of."""
         self._had_focus = False
 
@@ -72,7 +72,7 @@ class Palette:
         self._must_focus = True
         self.query = ""
         self.index = 0
-        self._found = None
+        self._found_query = None
 
     def close(self) -> None:
         """Close it in the next picture."""
@@ -96,23 +96,23 @@ class Palette:
 
     def refresh(self, user: User) -> None:
         """Find what is typed, once for each text."""
-        if self._found == self.query:
+        if self._found_query == self.query:
             return
-        if self._found is None:
+        if self._found_query is None:
             user.interface.settings.learn(user.layout.active)
             self._items = palette_items.all_items(user)
-        self._found = self.query
-        found = user.layout.active.find_commands(self.query)
-        more = palette_items.view_items(user, found)
-        self.matches = palette_items.find([*self._items, *more], self.query)
-        self.total = len(self._items) + len(more)
+        self._found_query = self.query
+        found_commands = user.layout.active.find_commands(self.query)
+        more_items = palette_items.view_items(user, found_commands)
+        self.matches = palette_items.find([*self._items, *more_items], self.query)
+        self.total = len(self._items) + len(more_items)
         self.index = 0
         self._must_scroll = True
 
-    def move(self, by: int) -> None:
+    def move(self, count: int) -> None:
         """Choose one further down, or up; the ends are reached, not passed."""
         if self.matches:
-            self.index = min(max(self.index + by, 0), len(self.matches) - 1)
+            self.index = min(max(self.index + count, 0), len(self.matches) - 1)
             self._must_scroll = True
 
     # -- drawing -------------------------------------------------------------------
@@ -134,8 +134,8 @@ class Palette:
         size = imgui.get_io().display_size
         width = min(_WIDTH * scale, size.x - 16 * scale)
         top = min(_TOP * scale, size.y * 0.11)
-        room = size.y - top - (_FIELD_HEIGHT + _FOOT_HEIGHT + 4 * _PAD) * scale
-        rows_height = min(self._rows_height(), _MOST_ROWS_HEIGHT * scale, room)
+        free_height = size.y - top - (_FIELD_HEIGHT + _FOOT_HEIGHT + 4 * _PAD) * scale
+        rows_height = min(self._rows_height(), _MOST_ROWS_HEIGHT * scale, free_height)
         height = rows_height + (_FIELD_HEIGHT + _FOOT_HEIGHT + 2 * _PAD) * scale
         imgui.set_next_window_pos(ImVec2(round((size.x - width) / 2), round(top)))
         imgui.set_next_window_size(ImVec2(round(width), round(height)))
@@ -146,9 +146,9 @@ class Palette:
             _dim_behind()
             self._draw_field()
             self.refresh(user)
-            chosen = self._draw_rows(user, rows_height)
+            chosen_item = self._draw_rows(user, rows_height)
             self._draw_foot()
-            self._take_keys(chosen)
+            self._take_keys(chosen_item)
             if not self._is_open:
                 imgui.close_current_popup()
                 user.interface.surface.input.lists = ()
@@ -205,8 +205,8 @@ class Palette:
         flags = imgui.WindowFlags_.no_nav_inputs.value
         corner = imgui.get_cursor_screen_pos()
         width = imgui.get_content_region_avail().x
-        place = Rect(round(corner.x), round(corner.y), round(width), round(height))
-        user.interface.surface.input.lists = [place]
+        list_rect = Rect(round(corner.x), round(corner.y), round(width), round(height))
+        user.interface.surface.input.lists = [list_rect]
         if imgui.begin_child("rows", ImVec2(0, height), 0, flags):
             if not self.matches:
                 _draw_group("Nothing is found")
@@ -252,25 +252,27 @@ class Palette:
         imgui.push_id(index)
         width = imgui.get_content_region_avail().x
         height = _row_height() * theme.scale()
-        of = controls.item(f"{item.title}##palette", width, height, enabled=enabled)
+        row_item = controls.item(
+            f"{item.title}##palette", width, height, enabled=enabled
+        )
         imgui.pop_id()
         moved = imgui.get_io().mouse_delta
-        if of.hovered and (moved.x or moved.y):
+        if row_item.hovered and (moved.x or moved.y):
             self.index = index
         ink = theme.TEXT if enabled else theme.FAINT
         dim = theme.DIM if enabled else theme.FAINT
         if index == self.index:
-            draw_chosen(of, ring=True)
+            draw_chosen(row_item, ring=True)
             ink = dim = theme.ON_CHOSEN
         if item.keys and enabled:
-            right = _draw_cap_at_right(of, item.keys, dim)
+            right = _draw_cap_at_right(row_item, item.keys, dim)
         else:
-            right = draw_words(of, item.reason or item.beside, dim)
-        x = draw_icon(of, item.icon, dim)
-        _write_title(match, x, right, of.middle[1], ink)
-        if of.pressed:
+            right = draw_words(row_item, item.reason or item.side_text, dim)
+        x = draw_icon(row_item, item.icon, dim)
+        _write_title(match, x, right, row_item.middle[1], ink)
+        if row_item.pressed:
             self.index = index
-        return of.pressed and enabled
+        return row_item.pressed and enabled
 
     def _draw_foot(self) -> None:
         """Draw what the keys do, and how many are found."""
@@ -284,8 +286,8 @@ class Palette:
         middle = y + (_FOOT_HEIGHT - _PAD) * scale / 2 + 4 * scale
         x = corner.x + 10 * scale
         caps = list(_KEY_CAPS)
-        chosen = self.chosen()
-        if chosen is not None and chosen.run_beside is not None:
+        chosen_item = self.chosen_item()
+        if chosen_item is not None and chosen_item.run_beside is not None:
             caps.insert(2, ("Ctrl Enter", "beside"))
         with theme.font_size(theme.SMALL_SIZE):
             count = f"{len(self.matches):,} of {self.total:,}"
@@ -298,7 +300,7 @@ class Palette:
                 x = draw_cap(cap, x, middle, theme.DIM) + 8 * scale
                 x = _write(does, x, middle, theme.DIM) + 16 * scale
 
-    def chosen(self) -> PaletteItem | None:
+    def chosen_item(self) -> PaletteItem | None:
         """Return what Enter would do."""
         if self.index < len(self.matches):
             return self.matches[self.index].item
@@ -310,27 +312,27 @@ class Palette:
         key = imgui.Key
         steps = ((key.up_arrow, -1), (key.down_arrow, 1))
         pages = ((key.page_up, -page), (key.page_down, page))
-        for code, by in (*steps, *pages):
+        for code, count in (*steps, *pages):
             if imgui.is_key_pressed(code):
-                self.move(by)
-        held = imgui.get_io()
+                self.move(count)
+        io = imgui.get_io()
         if imgui.is_key_pressed(key.escape, False):
             self.close()
-        if held.key_ctrl and imgui.is_key_pressed(key.k, False):
+        if io.key_ctrl and imgui.is_key_pressed(key.k, False):
             self.close()
         is_entered = imgui.is_key_pressed(key.enter, False)
-        chosen = self.chosen()
+        chosen_item = self.chosen_item()
         if (
             not (is_entered or is_clicked)
-            or chosen is None
-            or chosen.reason is not None
+            or chosen_item is None
+            or chosen_item.reason is not None
         ):
             return
         self.close()
-        if held.key_ctrl and chosen.run_beside is not None:
-            chosen.run_beside()
+        if io.key_ctrl and chosen_item.run_beside is not None:
+            chosen_item.run_beside()
         else:
-            chosen.run()
+            chosen_item.run()
 
 
 _CLEAR = ImVec4(0, 0, 0, 0)
@@ -390,12 +392,12 @@ def _write_title(
         return
     draw = imgui.get_window_draw_list()
     draw.push_clip_rect(ImVec2(x, middle - 100), ImVec2(right, middle + 100), True)
-    at = 0
-    for begin, end in (*match.bold, (len(title), len(title))):
-        x = _write(title[at:begin], x, middle, ink)
+    done = 0
+    for start, end in (*match.bold, (len(title), len(title))):
+        x = _write(title[done:start], x, middle, ink)
         with theme.bold(theme.FONT_SIZE):
-            x = _write(title[begin:end], x, middle, ink)
-        at = end
+            x = _write(title[start:end], x, middle, ink)
+        done = end
     draw.pop_clip_rect()
 
 
@@ -422,14 +424,14 @@ def draw_cap(keys: str, x: float, middle: float, ink: ImVec4) -> float:
     return x + width
 
 
-def _draw_cap_at_right(of: controls.Item, keys: str, ink: ImVec4) -> float:
+def _draw_cap_at_right(row_item: controls.Item, keys: str, ink: ImVec4) -> float:
     """Draw keys at the right of a row; return where the title has to end."""
     scale = theme.scale()
     with theme.font_size(theme.SMALL_SIZE):
         width = lettering.measure(keys).x + 12 * scale
-        x = of.x + of.width - 10 * scale - width
+        x = row_item.x + row_item.width - 10 * scale - width
         if ink is theme.ON_CHOSEN:
-            _write(keys, round(x + 6 * scale), of.middle[1], ink)
+            _write(keys, round(x + 6 * scale), row_item.middle[1], ink)
         else:
-            draw_cap(keys, x, of.middle[1], ink)
+            draw_cap(keys, x, row_item.middle[1], ink)
     return x - 10 * scale

@@ -34,7 +34,7 @@ class PaletteItem:
     icon: str = ""
     keys: str = ""
     """Its shortcut."""
-    beside: str = ""
+    side_text: str = ""
     """A few faint words at the right; they are searched as well."""
     reason: str | None = None
     """Why it cannot be done now."""
@@ -44,7 +44,9 @@ class PaletteItem:
     @property
     def shown_group(self) -> str:
         """The group that it is listed in."""
-        return self.group if self.reason is None else NOT_NOW
+        if self.reason is None:
+            return self.group
+        return NOT_NOW
 
 
 class Match(NamedTuple):
@@ -90,7 +92,7 @@ def _command_item(
         run,
         command.group,
         command.icon,
-        command.keys[0] if command.keys else command.typed,
+        command.main_keys,
         reason=reason,
     )
 
@@ -98,14 +100,28 @@ def _command_item(
 def _section_items(user: User) -> list[PaletteItem]:
     """Return an item for each section of the panel, and each setting in one."""
     items = []
-    for tab, section, settings in user.interface.settings.known(user.layout.active):
-        go = partial(user.do, user.go_to_setting, tab, section)
+    for tab, section, settings in user.interface.settings.list_sections(
+        user.layout.active
+    ):
+        open_section = partial(user.do, user.go_to_setting, tab, section)
         items.append(
-            PaletteItem(section, partial(go, ""), "Settings", "list", beside=TABS[tab])
+            PaletteItem(
+                section,
+                partial(open_section, ""),
+                "Settings",
+                "list",
+                side_text=TABS[tab],
+            )
         )
-        place = f"{TABS[tab]}, {section}"
+        section_path = f"{TABS[tab]}, {section}"
         items += [
-            PaletteItem(label, partial(go, label), "Settings", "sliders", beside=place)
+            PaletteItem(
+                label,
+                partial(open_section, label),
+                "Settings",
+                "sliders",
+                side_text=section_path,
+            )
             for label in settings
             if label != section
         ]
@@ -113,14 +129,16 @@ def _section_items(user: User) -> list[PaletteItem]:
 
 
 def _entry_item(user: User, entry: Entry) -> PaletteItem:
-    ended = "" if entry.alive else ", ended"
     fault = entry.fault or entry.fault_of_source
+    run = entry.group
+    if not entry.alive:
+        run = f"{run}, ended"
     return PaletteItem(
         entry.name,
         partial(user.do, user.choose, entry.key),
         "Streams",
         icons.of_kind(entry.kind),
-        beside=f"{entry.group}{ended}",
+        side_text=run,
         reason=fault or None,
         run_beside=partial(user.do, user.show_beside, entry.key),
     )
@@ -134,74 +152,79 @@ def find(items: Sequence[PaletteItem], query: str) -> list[Match]:
 
     Groups keep their order; what cannot be done now comes last.
     """
-    words = query.casefold().split()
-    found: list[tuple[tuple[int, str, int, int], Match]] = []
+    query_words = query.casefold().split()
+    ranked_matches: list[tuple[tuple[int, str, int, int], Match]] = []
     for item in items:
-        parts = _parts_of(item, words)
-        if parts is None:
+        bold_parts = _parts_of(item, query_words)
+        if bold_parts is None:
             continue
-        found.append((_rank(item, words, parts), Match(item, tuple(parts))))
+        ranked_matches.append(
+            (_rank(item, query_words, bold_parts), Match(item, tuple(bold_parts)))
+        )
     # Items of one rank keep their order.
-    found.sort(key=_rank_of)
-    return [match for _, match in found]
+    ranked_matches.sort(key=_rank_of)
+    return [match for _, match in ranked_matches]
 
 
-def _rank_of(found: tuple[tuple[int, str, int, int], Match]) -> Any:
-    return found[0]
+def _rank_of(ranked_matches: tuple[tuple[int, str, int, int], Match]) -> Any:
+    return ranked_matches[0]
 
 
-def _parts_of(item: PaletteItem, words: Sequence[str]) -> list[tuple[int, int]] | None:
+def _parts_of(
+    item: PaletteItem, query_words: Sequence[str]
+) -> list[tuple[int, int]] | None:
     """Return the parts of a title that the words are; None if one is nowhere."""
     title = item.title.casefold()
     if len(title) != len(item.title):
         # A letter that casefolding makes longer would shift what is bold.
         title = item.title.lower()
-    beside = item.beside.casefold()
-    parts = []
-    for word in words:
-        begin = _best_begin(title, word)
-        if begin >= 0:
-            parts.append((begin, begin + len(word)))
-        elif word not in beside:
+    side_text = item.side_text.casefold()
+    bold_parts = []
+    for query_word in query_words:
+        start = _best_begin(title, query_word)
+        if start >= 0:
+            bold_parts.append((start, start + len(query_word)))
+        elif query_word not in side_text:
             return None
-    return _merged(parts)
+    return _merged(bold_parts)
 
 
-def _best_begin(title: str, word: str) -> int:
+def _best_begin(title: str, query_word: str) -> int:
     """Return where a word is found in a title, at the begin of a word if it can be."""
-    if title.startswith(word):
+    if title.startswith(query_word):
         return 0
-    for before in (" ", "_", "/", "-"):
-        index = title.find(before + word)
+    for separator in (" ", "_", "/", "-"):
+        index = title.find(separator + query_word)
         if index >= 0:
             return index + 1
-    return title.find(word)
+    return title.find(query_word)
 
 
-def _merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merged(bold_parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the same parts in order, those that touch as one."""
     merged: list[tuple[int, int]] = []
-    for begin, end in sorted(parts):
-        if merged and begin <= merged[-1][1]:
+    for start, end in sorted(bold_parts):
+        if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
-            merged.append((begin, end))
+            merged.append((start, end))
     return merged
 
 
 def _rank(
-    item: PaletteItem, words: Sequence[str], parts: Sequence[tuple[int, int]]
+    item: PaletteItem, query_words: Sequence[str], bold_parts: Sequence[tuple[int, int]]
 ) -> tuple[int, str, int, int]:
     """Return what items are sorted by."""
     group = item.shown_group
-    place = len(_GROUPS)
+    group_rank = len(_GROUPS)
     if group in _GROUPS:
-        place = _GROUPS.index(group)
+        group_rank = _GROUPS.index(group)
     elif group == NOT_NOW:
-        place = len(_GROUPS) + 1
-    if not words:
-        return place, group, 0, 0
-    if not parts:
-        return place, group, 2, 0
-    starts = parts[0][0] == 0 or not item.title[parts[0][0] - 1].isalnum()
-    return place, group, 0 if starts else 1, parts[0][0]
+        group_rank = len(_GROUPS) + 1
+    if not query_words:
+        return group_rank, group, 0, 0
+    if not bold_parts:
+        return group_rank, group, 2, 0
+    first = bold_parts[0][0]
+    is_inside = first > 0 and item.title[first - 1].isalnum()
+    return group_rank, group, int(is_inside), first

@@ -39,7 +39,7 @@ class Toasts:
     """Draws the messages of one user."""
 
     def __init__(self) -> None:
-        self._places: list[tuple[Toast, Rect]] = []
+        self._drawn_toasts: list[tuple[Toast, Rect]] = []
         """The messages of the last picture."""
 
     def end_old(self, state: State, now: float) -> bool:
@@ -56,7 +56,9 @@ class Toasts:
         self, state: State, point: tuple[float, float], now: float
     ) -> None:
         """Keep the message that the pointer is over."""
-        texts = {toast.text for toast, rect in self._places if rect.contains(*point)}
+        texts = {
+            toast.text for toast, rect in self._drawn_toasts if rect.contains(*point)
+        }
         if not texts:
             return
         for index, toast in enumerate(state.toasts):
@@ -66,7 +68,7 @@ class Toasts:
 
     def draw(self, user: User, scale: float) -> None:
         """Draw the messages, the newest one at the bottom."""
-        self._places = []
+        self._drawn_toasts = []
         picture = user.layout.active.rect
         bottom = picture.y + picture.height - _BELOW * scale
         zones = user.interface.zones
@@ -81,7 +83,7 @@ class Toasts:
                 rect = _draw_offer(user, toast, picture, bottom, scale)
             else:
                 rect = _draw_words(toast, picture, bottom, scale)
-            self._places.append((toast, rect))
+            self._drawn_toasts.append((toast, rect))
             bottom = rect.y - _GAP * scale
 
 
@@ -123,8 +125,8 @@ def _draw_offer(
     user: User, toast: Toast, picture: Rect, bottom: float, scale: float
 ) -> Rect:
     """Draw a message with the button that takes back what was done."""
-    room = text_room(picture, scale) - (_BUTTON + 3 * _PAD) * scale
-    (text,) = lines_of(toast.text, max(room, 1), 1)
+    free_width = text_room(picture, scale) - (_BUTTON + 3 * _PAD) * scale
+    (text,) = lines_of(toast.text, max(free_width, 1), 1)
     width = lettering.measure(text).x + (_BUTTON + 3 * _PAD) * scale
     height = _HEIGHT * scale
     x = picture.x + (picture.width - width) / 2
@@ -135,7 +137,7 @@ def _draw_offer(
         middle = rect.y + rect.height / 2
         write(text, rect.x + _PAD * scale, middle, theme.INK)
         right = rect.x + rect.width - _PAD / 2 * scale
-        place = (right - _BUTTON * scale, middle - 15 * scale)
-        if dark_button("Undo", "undo", place, _BUTTON):
+        button_corner = (right - _BUTTON * scale, middle - 15 * scale)
+        if dark_button("Undo", "undo", button_corner, _BUTTON):
             user.do(user.run, named("edit.undo"))
     return rect

@@ -61,7 +61,7 @@ class LayoutMemory(NamedTuple):
 class Action(NamedTuple):
     """Something that was done to the list of streams, and how it is taken back."""
 
-    words: str
+    title: str
     """Names it for users."""
     undo: Callable[[], object]
     redo: Callable[[], object]
@@ -72,8 +72,8 @@ class ViewChange:
     """Fields of a view's state, before and after a step."""
 
     view: Undoable
-    before: dict[str, Any]
-    after: dict[str, Any]
+    old_values: dict[str, Any]
+    new_values: dict[str, Any]
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Step:
     """What one gesture changed."""
 
     gesture: int
-    at: float
+    changed_at: float
     """The time of its last change."""
     views: dict[int, ViewChange] = field(default_factory=dict)
     layout: tuple[LayoutMemory, LayoutMemory] | None = None
@@ -94,17 +94,19 @@ class Step:
     @property
     def fields(self) -> frozenset[str]:
         return frozenset(
-            name for change in self.views.values() for name in change.after
+            name for change in self.views.values() for name in change.new_values
         )
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """Names it for users: "camera", "layout"."""
         if self.actions:
-            return self.actions[0].words
+            return self.actions[0].title
         if self.layout is not None:
             return "layout"
-        return words_of((change.before, change.after) for change in self.views.values())
+        return words_of(
+            (change.old_values, change.new_values) for change in self.views.values()
+        )
 
 
 class History:
@@ -115,7 +117,7 @@ class History:
         self.done: deque[Step] = deque(maxlen=MAX_STEPS)
         """The steps that can be undone, the last one last."""
         self._undone: list[Step] = []
-        self._known: dict[int, tuple[Undoable, Any]] = {}
+        self._known_states: dict[int, tuple[Undoable, Any]] = {}
         """The views and their states of the last turn, by the views' ids."""
         self._at_press: dict[int, tuple[Undoable, Any]] = {}
         """The same, when the last drag began."""
@@ -135,21 +137,29 @@ class History:
 
     def undo_reason(self) -> str | None:
         """Return why nothing can be undone now; None: something can."""
-        return None if self.done else "nothing to undo"
+        if self.done:
+            return None
+        return "nothing to undo"
 
     def redo_reason(self) -> str | None:
         """Return why nothing can be redone now; None: something can."""
-        return None if self._undone else "nothing to redo"
+        if self._undone:
+            return None
+        return "nothing to redo"
 
     @property
     def undo_words(self) -> str:
         """The name of what `undo` takes back: "camera"; "" for nothing."""
-        return self.done[-1].words if self.done else ""
+        if not self.done:
+            return ""
+        return self.done[-1].title
 
     @property
     def redo_words(self) -> str:
         """The name of what `redo` does again; "" for nothing."""
-        return self._undone[-1].words if self._undone else ""
+        if not self._undone:
+            return ""
+        return self._undone[-1].title
 
     def undo(self) -> None:
         """Take back the last step."""
@@ -181,7 +191,7 @@ class History:
                 step.layout = None
         self.done = deque(filter(Step.is_needed, self.done), MAX_STEPS)
         self._undone = list(filter(Step.is_needed, self._undone))
-        self._look()
+        self._take_down()
 
     def _apply(self, step: Step, *, back: bool) -> None:
         self._ignored = self.gesture
@@ -191,16 +201,18 @@ class History:
             else:
                 action.redo()
         if step.layout is not None:
-            before, after = step.layout
+            before_step, after_step = step.layout
             if back:
-                self._restore_layout(before)
+                self._restore_layout(before_step)
             else:
-                self._restore_layout(after)
+                self._restore_layout(after_step)
         for change in step.views.values():
-            values = change.before if back else change.after
+            values = change.new_values
+            if back:
+                values = change.old_values
             state = replace(change.view.state, **values)
             change.view.restore(state)
-        self._look()
+        self._take_down()
         self._user.mark(_SETTLE)
 
     # -- watching ------------------------------------------------------------------------
@@ -212,8 +224,8 @@ class History:
 
     def begin_drag(self) -> None:
         """Keep the states before a press, for `cancel_drag`."""
-        self._look()
-        self._at_press = dict(self._known)
+        self._take_down()
+        self._at_press = dict(self._known_states)
         # `begin_gesture` follows.
         self._drag = self.gesture + 1
 
@@ -227,7 +239,7 @@ class History:
         self._at_press = {}
         if self.done and self.done[-1].gesture == self._drag:
             self.done.pop()
-        self._look()
+        self._take_down()
         self._user.mark(_SETTLE)
 
     def note_input(self, now: float) -> None:
@@ -236,77 +248,84 @@ class History:
 
     def watch(self, now: float) -> None:
         """Note what has changed, once in each turn of the loop. Quick if nothing has."""
-        held = self._user.held
-        if held.keys or held.buttons:
+        input_held = self._user.held
+        if input_held.keys or input_held.buttons:
             self.touched_at = now
-        known = self._known
+        known_states = self._known_states
         layout = self._layout
         self._restore_states()
-        self._look()
+        self._take_down()
         assert self._layout is not None
         is_by_user = now - self.touched_at < _JOIN_S
         if not is_by_user or self.gesture == self._ignored:
             return
         if layout is not None and layout.shape != self._layout.shape:
             self._note_layout(layout, self._layout, now)
-        for key, (view, state) in self._known.items():
-            previous = known.get(key)
+        for key, (view, state) in self._known_states.items():
+            previous = known_states.get(key)
             if previous is None or previous[1] is state:
                 continue
-            before, after = differences(previous[1], state)
-            if after:
-                self._note_view(ViewChange(view, before, after), now)
+            old_values, new_values = differences(previous[1], state)
+            if new_values:
+                self._note_view(ViewChange(view, old_values, new_values), now)
 
-    def _look(self) -> None:
+    def _take_down(self) -> None:
         """Take down the states of all views, and the layout."""
-        self._known = {}
+        self._known_states = {}
         panes = []
         for viewport in self._user.layout:
-            shown = viewport.view
+            pane_view = viewport.view
             state = viewport.undoable_state()
-            if shown is not None and state is not None:
-                self._known[id(shown.view)] = shown.view, state
-            for part in viewport.undoable_parts():
-                self._known[id(part)] = part, part.undoable_state()
+            if pane_view is not None and state is not None:
+                self._known_states[id(pane_view.view)] = pane_view.view, state
+            for view_part in viewport.undoable_parts():
+                self._known_states[id(view_part)] = (
+                    view_part,
+                    view_part.undoable_state(),
+                )
             panes.append(PaneMemory(viewport, viewport.key, state))
-            source: Any = None if viewport.slot is None else viewport.slot.source
+            slot = viewport.slot
+            source: Any = None
+            if slot is not None:
+                source = slot.source
             if hasattr(source, "undoable_state"):
-                self._known[id(source)] = source, source.undoable_state()
+                self._known_states[id(source)] = source, source.undoable_state()
         layout = self._user.layout
         self._layout = LayoutMemory(tuple(panes), layout.active, layout.maximised)
 
     def _note_view(self, change: ViewChange, now: float) -> None:
         key = id(change.view)
-        step = self._open_step(frozenset(change.after), now)
-        known = step.views.get(key)
-        if known is None:
+        step = self._open_step(frozenset(change.new_values), now)
+        earlier = step.views.get(key)
+        if earlier is None:
             step.views[key] = change
             return
-        known.before = {**change.before, **known.before}
-        known.after.update(change.after)
+        earlier.old_values = {**change.old_values, **earlier.old_values}
+        earlier.new_values.update(change.new_values)
 
     def _note_layout(
-        self, before: LayoutMemory, after: LayoutMemory, now: float
+        self, before_step: LayoutMemory, after_step: LayoutMemory, now: float
     ) -> None:
-        keys = {pane.viewport: pane.key for pane in before.panes}
-        for pane in after.panes:
+        keys = {pane.viewport: pane.key for pane in before_step.panes}
+        for pane in after_step.panes:
             is_new = keys.get(pane.viewport, pane.key) != pane.key
             if is_new and pane.viewport.by_itself:
                 # The viewer chose what is shown, not the user.
                 return
         step = self._open_step(frozenset(), now)
-        first = before if step.layout is None else step.layout[0]
-        step.layout = first, after
+        if step.layout is not None:
+            before_step, _ = step.layout
+        step.layout = before_step, after_step
 
     def _open_step(self, changed: frozenset[str], now: float) -> Step:
         """Return the step that a change belongs to, which may be a new one."""
         self._undone.clear()
         if self.done:
             step = self.done[-1]
-            moves_on = now - step.at < _JOIN_S and step.layout is None
+            moves_on = now - step.changed_at < _JOIN_S and step.layout is None
             moves_on &= changed == _CAMERA and step.fields == _CAMERA
             if step.gesture == self.gesture or moves_on:
-                step.at = now
+                step.changed_at = now
                 return step
         step = Step(self.gesture, now)
         self.done.append(step)
@@ -334,10 +353,10 @@ class History:
                 continue
             if pane.viewport.key != pane.key:
                 continue
-            shown = pane.viewport.view
-            if shown is None or shown.empty:
+            pane_view = pane.viewport.view
+            if pane_view is None or pane_view.empty:
                 waiting.append(pane)
-            elif isinstance(shown.view.state, type(pane.state)):
-                shown.view.restore(pane.state)
+            elif isinstance(pane_view.view.state, type(pane.state)):
+                pane_view.view.restore(pane.state)
                 self._user.mark(_SETTLE)
         self._restoring = waiting

@@ -33,40 +33,42 @@ _MAIN_WORDS = ("scenes in one picture", "crop", "what is hidden", "filter", "sel
 """Names that stand for a whole change: the first of them that it has."""
 
 
-def differences(before: Any, after: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def differences(
+    old_state: Any, new_state: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields in which two states differ, of the first and of the second."""
     old: dict[str, Any] = {}
     new: dict[str, Any] = {}
-    if type(before) is not type(after):
+    if type(old_state) is not type(new_state):
         return old, new
-    for each in fields(after):
-        first = getattr(before, each.name)
-        second = getattr(after, each.name)
+    for state_field in fields(new_state):
+        first = getattr(old_state, state_field.name)
+        second = getattr(new_state, state_field.name)
         if first is not second and first != second:
-            old[each.name] = first
-            new[each.name] = second
+            old[state_field.name] = first
+            new[state_field.name] = second
     return old, new
 
 
 def words_of(changes: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> str:
     """Return the name of changes of states, each by its fields before and after."""
     names = set[str]()
-    for before, after in changes:
-        for name in after:
-            names.update(_words_of_field(name, before[name], after[name]))
-    for words in _MAIN_WORDS:
-        if words in names:
-            return words
+    for old_values, new_values in changes:
+        for name in new_values:
+            names.update(_words_of_field(name, old_values[name], new_values[name]))
+    for main_name in _MAIN_WORDS:
+        if main_name in names:
+            return main_name
     if len(names) == 1:
         return names.pop()
     return "settings"
 
 
-def _words_of_field(name: str, before: Any, after: Any) -> Iterator[str]:
+def _words_of_field(name: str, old_state: Any, new_state: Any) -> Iterator[str]:
     """Yield the names of the change of one field."""
-    if name != "selection" or not is_dataclass(after):
+    if name != "selection" or not is_dataclass(new_state):
         yield _WORDS.get(name, "setting")
         return
-    _, changed = differences(before, after)
-    for part in changed:
-        yield _SELECTION_WORDS.get(part, "selection")
+    _, changed = differences(old_state, new_state)
+    for field_name in changed:
+        yield _SELECTION_WORDS.get(field_name, "selection")

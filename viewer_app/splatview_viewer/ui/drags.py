@@ -54,13 +54,13 @@ def drag_all(
         True if one was edited, and the numbers after this frame.
     """
     gap = imgui.get_style().item_inner_spacing.x
-    room = imgui.get_content_region_avail().x - gap * (len(values) - 1)
+    free_width = imgui.get_content_region_avail().x - gap * (len(values) - 1)
     imgui.begin_group()
     new = []
     for index, value in enumerate(values):
         if index:
             imgui.same_line(0, gap)
-        imgui.set_next_item_width(room / len(values))
+        imgui.set_next_item_width(free_width / len(values))
         new.append(drag(f"##{label} {index}", value, step, fmt))
     imgui.end_group()
     return new != list(values), new
