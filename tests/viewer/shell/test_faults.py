@@ -229,7 +229,7 @@ def test_user_that_cannot_be_drawn_ends_no_other(
         failing.setattr("splatview_viewer.shell.interface.draw_strips", fail)
         showing.user.mark(3)
         showing.do()
-        failing.setattr("splatview_viewer.shell.user.caption_of", fail)
+        failing.setattr("splatview_viewer.shell.user_pictures.caption_of", fail)
         showing.user.mark(3)
         showing.do()
     assert showing.user.interface.faults.reason("strips") == "no such corner"

@@ -58,7 +58,7 @@ COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
 SAMPLE = 10_000
 """Gaussians that are looked at for the middle of a scene, or a few more."""
-STEPPED_FROM = 60_000
+STEPPED_FROM = 16_000
 """Gaussians from which on a software rasteriser draws a picture in steps, where that may
 be. Fewer are drawn in a moment while the camera moves, in lower resolution."""
 MARKED_FROM = 1 << 30

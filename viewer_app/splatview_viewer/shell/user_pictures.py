@@ -1,0 +1,218 @@
+"""The drawing of one user's pictures, and of the interface over them."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from splatview_viewer.core.screen import Pane
+from splatview_viewer.core.settings import BACKDROP
+from splatview_viewer.shell.runs import listed_key
+from splatview_viewer.shell.schedule import TOGETHER
+from splatview_viewer.shell.seen_cameras import SeenCameras
+from splatview_viewer.shell.stream_list import caption_of
+from splatview_viewer.workspace.catalogue import SETTLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+
+    from splatview_viewer.core.screen import Caption, InterfaceLayer
+    from splatview_viewer.core.view import View
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.shell.user import User
+
+_SAID_FOR = 0.5
+"""Seconds for which the panel's numbers stay as they are."""
+_RATES_PERIOD = 0.5
+"""Seconds within which streams' rates are shown; other pictures show them as well."""
+_RATE_OVER_S = 1.05
+"""Seconds after the last picture from which on its rate is none."""
+_MAX_FRAMES = 8
+"""Frames of imgui in one interface, which takes few events in each."""
+
+
+class UserPictures:
+    """Draws what is due by the user's schedule, and shows it."""
+
+    def __init__(self, user: User, work: GpuWork) -> None:
+        self._user = user
+        self._work = work
+        self._drew_pictures = False
+        self._seen_cameras = SeenCameras()
+        self._refresh_at = math.inf
+        """When what is written over pictures is drawn again, by what they show."""
+        self._rate_shown = False
+        self._rates_seen = 0
+        self._say_at = 0.0
+
+    def forget_sent(self) -> None:
+        """Forget what was sent: another screen counts its pictures anew."""
+        self._seen_cameras = SeenCameras()
+
+    def tick(self, now: float) -> None:
+        """Have the interface be drawn where what it tells of pictures is old."""
+        if self._is_old(now):
+            self._user.mark_interface()
+
+    def _is_old(self, now: float) -> bool:
+        """Return whether the interface tells of other pictures than those of now."""
+        layer = self._user.screen.interface
+        is_old = layer is not None and self._seen_cameras.arrive(layer.sent_pictures)
+        if now >= self._refresh_at:
+            self._refresh_at = math.inf
+            is_old = True
+        drawn_at = self._user.pace.drawn_at
+        # Once more, so that no rate stands there that is over.
+        is_old |= self._rate_shown and now > drawn_at + _RATE_OVER_S
+        has_other_rates = self._rates_seen != self._user.catalogue.rate_changes
+        if has_other_rates and self._user.has_panel:
+            is_old |= now > drawn_at + _RATES_PERIOD
+        return is_old
+
+    def draw(self, now: float) -> None:
+        """Draw what is due, all but showing the pictures: see `present`."""
+        self._user.state.selected = listed_key(self._user)
+        self._rates_seen = self._user.catalogue.rate_changes
+        self._user.layout.place(self._user.area(), self._user.screen.state.scale)
+        layer = self._user.screen.interface
+        if layer is not None:
+            self._draw_layers(layer, now)
+            return
+        self._user.schedule.draw_both()
+        framebuffer = self._user.screen.framebuffer
+        self._draw_pictures(framebuffer, now)
+        self._seen_cameras.note(0, self._seen_views())
+        self._seen_cameras.arrive(0)
+        state = self._user.interface.state
+        if state.hides_all or not state.bare:
+            self._draw_interface(framebuffer, now)
+
+    def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
+        """Draw the interface and show it, and then the pictures, which may take long."""
+        schedule = self._user.schedule
+        if schedule.interface_waits and now >= schedule.next_interface(now):
+            schedule.draw_interface(now)
+            self._draw_interface(layer.framebuffer, now, clear=True)
+            answers = schedule.interface_answers or not schedule.pictures_answer
+            layer.present(self._caption(), self._panes(), answers=answers)
+        may_draw = schedule.pictures_wait and now >= schedule.next_pictures(now)
+        self._drew_pictures = may_draw
+        if may_draw:
+            schedule.draw_pictures(now)
+            begin = time.perf_counter()
+            self._draw_pictures(self._user.screen.framebuffer, now)
+            schedule.end_pictures(time.perf_counter() - begin)
+            self._refresh_at = now + TOGETHER
+
+    def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
+        """Draw the pictures of all panes, with nothing over them."""
+        self._user.pace.draw(now)
+        area = self._user.area()
+        self._user.layout.place(area, self._user.screen.state.scale)
+        for feature in self._user.catalogue.features:
+            feature.pull(self._user)
+        if len(self._user.layout.seen) > 1:  # what lies between them
+            framebuffer.use()
+            framebuffer.clear(
+                *BACKDROP, 1.0, viewport=area.viewport(framebuffer.height)
+            )
+        for viewport in self._user.layout.seen:
+            viewport.draw(framebuffer)
+        if self._user.interface.state.bare:
+            # As a rule nothing is drawn over it: it need not wait for the words.
+            self._work.flush()
+
+    def _draw_interface(
+        self, framebuffer: moderngl.Framebuffer, now: float, *, clear: bool = False
+    ) -> None:
+        """Draw the interface over pictures, or over nothing."""
+        timings = self._user.state.timings
+        timings.fps = self._user.pace.fps(now)
+        self._rate_shown = timings.fps >= 2
+        if now >= self._say_at or not self._rate_shown:
+            self._say_at = now + _SAID_FOR
+            self._user.state.displayed_timings = replace(
+                timings, stages=dict(timings.stages)
+            )
+        work = partial(self._work, "panel", *framebuffer.size, self._user.has_panel)
+        surface = self._user.interface.surface
+        changed = False
+        keeps = self._user.schedule.kept.may_keep(now)
+        if keeps:
+            self._refresh_at = min(self._refresh_at, self._user.schedule.kept.due)
+        for frame in range(_MAX_FRAMES):
+            surface.catches_up = frame < _MAX_FRAMES - 1
+            changed |= self._user.interface.draw(
+                self._user, framebuffer, work, clear=clear, keeps=keeps
+            )
+            if not surface.is_behind:
+                break
+        holds_keys = surface.input.holds_keys
+        if surface.focus.is_moving or surface.is_behind or holds_keys:
+            self._user.mark_interface(SETTLE)
+        if changed:
+            self._user.mark(SETTLE)
+
+    def _seen_views(self) -> Iterator[View[Any, Any]]:
+        """Yield what the panes show."""
+        for viewport in self._user.layout.seen:
+            if viewport.view is not None:
+                yield viewport.view.view
+
+    def _panes(self) -> list[Pane]:
+        return [
+            Pane(viewport.number, viewport.rect) for viewport in self._user.layout.seen
+        ]
+
+    def _caption(self) -> Caption:
+        caption = caption_of(
+            self._user.layout.active.entry, self._user.interface.surface.is_typing
+        )
+        return msgspec.structs.replace(caption, light=self._user.state.light)
+
+    def present(self, now: float) -> None:
+        """Show what was drawn, and take down what it cost."""
+        begin = time.perf_counter()
+        layer = self._user.screen.interface
+        if layer is None:
+            self._user.screen.present(self._caption())
+        elif self._drew_pictures:
+            is_pending = any(viewport.is_pending for viewport in self._user.layout.seen)
+            answers = self._user.schedule.pictures_answer and not is_pending
+            number = layer.present_pictures(self._panes(), answers=answers)
+            self._seen_cameras.note(number, self._seen_views())
+            if answers:
+                self._user.schedule.pictures_answer = False
+        else:
+            return
+        self._user.pace.present()
+        self._note_costs(now, time.perf_counter() - begin)
+
+    def _note_costs(self, now: float, present_s: float) -> None:
+        """Take down what the last pictures cost."""
+        view = self._user.view
+        timings = self._user.state.timings
+        governor = self._work.governor
+        stages = dict(view.timings) if view is not None else {}
+        timings.stages = {**stages, "present": present_s * 1e3}
+        account = governor.account
+        timings.gpu_share = account.used_share if account.limited else None
+        timings.gpu_budget = account.share
+        timings.gpu_memory = self._user.catalogue.gpu_memory.read(now)
+        waited_for = set[str]()
+        if view is not None and view.wants.cuda:
+            waited_for = {"load", "scene"}
+        behind_ms = 0.0
+        if not self._work.software:
+            names = governor.work_names - waited_for
+            behind_ms = sum(self._work.ms.get(name, 0.0) for name in names)
+        latency_ms = self._user.layout.active.latency_ms(behind_ms)
+        if latency_ms is not None:
+            timings.latency_ms = latency_ms
