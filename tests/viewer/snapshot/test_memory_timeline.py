@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.memory_data import Recorder, event, snapshot
+from support.memory_data import Recorder, block, event, segment, snapshot
 
 from splatview_viewer.snapshot.loading import from_pickled
 from splatview_viewer.snapshot.model import Trace
@@ -18,6 +18,7 @@ from splatview_viewer.snapshot.timeline.bands import (
     TimelineAxis,
     inks_of,
     peaks,
+    why_not_measured,
 )
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
@@ -245,3 +246,25 @@ def test_spike_of_one_event_is_painted_at_every_zoom() -> None:
         nearby = slice(max(column - 1, 0), column + 2)
         assert (ids[20:80, nearby] == spike).all(0).any()
         assert (pixels[20:80, nearby] == 0xFF2828FA).all(0).any()
+
+
+def test_bands_show_requested_rounded_or_active_bytes() -> None:
+    events = [
+        event("alloc", 0x1000, 700),
+        event("free_requested", 0x1000, 700),
+        event("alloc", 0x2000, 300),
+        event("free_completed", 0x1000, 700),
+    ]
+    held = segment(0x2000, [block(0x2000, 512, requested=300)])
+    trace = from_pickled(snapshot(events, [held])).traces[0]
+    assert Bands(trace).live.tolist() == [0, 700, 0, 300, 300]
+    assert Bands(trace, "active").live.tolist() == [0, 700, 700, 1000, 300]
+    assert why_not_measured(trace, "requested") == ""
+    assert why_not_measured(trace, "active") == ""
+    # The block of the first one is gone.
+    assert "1 allocation ended before" in why_not_measured(trace, "rounded")
+    trace = from_pickled(snapshot(events[2:3], [held])).traces[0]
+    assert why_not_measured(trace, "rounded") == ""
+    assert Bands(trace, "rounded").live.tolist() == [0, 512]
+    trace = from_pickled(snapshot(events[:3])).traces[0]
+    assert "when frees were completed" in why_not_measured(trace, "active")

@@ -390,6 +390,7 @@ def segments(
     tips: Sequence[str] = (),
     *,
     width: float = 0.0,
+    reasons: Sequence[str] = (),
 ) -> T:
     """Draw a choice of few, beside each other in one field; return the value now.
 
@@ -399,6 +400,7 @@ def segments(
         options: maps each value to its name.
         tips: of the options.
         width: pixels; what is left of the line without.
+        reasons: why an option cannot be chosen; "" for one that can.
     """
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()
@@ -416,9 +418,19 @@ def segments(
         imgui.set_cursor_screen_pos(
             ImVec2(corner.x + pad + index * (segment_width + pad), corner.y + pad)
         )
-        if choosable(text, name, option == value, segment_width, height - 2 * pad):
+        reason = reasons[index] if reasons else ""
+        if choosable(
+            text,
+            name,
+            option == value,
+            segment_width,
+            height - 2 * pad,
+            enabled=not reason,
+        ):
             value = option
-        if tips:
+        if reason:
+            tip(f"{text}: {reason}")
+        elif tips:
             tip(tips[index])
     imgui.set_cursor_screen_pos(corner)
     imgui.dummy(ImVec2(total, height))
@@ -471,6 +483,8 @@ def choosable(
     height: float,
     ground: ImVec4 = _CLEAR,
     size: float = 0.0,
+    *,
+    enabled: bool = True,
 ) -> bool:
     """Draw one of several fields of which one is chosen; return True if pressed.
 
@@ -482,16 +496,19 @@ def choosable(
         height: pixels.
         ground: its colour while it rests and is not chosen.
         size: points of its text, less where that does not fit; 0: that of most text.
+        enabled: False for one that cannot be chosen.
     """
     size = size or theme.FONT_SIZE
-    target = item(f"{text}##{name}", width, height)
+    target = item(f"{text}##{name}", width, height, enabled=enabled)
     if is_chosen:
         _fill_chosen(target)
         with theme.bold(_fitting_size(text, size, width)):
             _draw_text(target, text, theme.ON_CHOSEN)
     else:
         _fill(target, _ground(target, ground), _CHOICE_ROUNDING)
-        if ground.w == 0:
+        if not enabled:
+            ink = theme.FAINT
+        elif ground.w == 0:
             ink = theme.DIM
         else:
             ink = theme.TEXT

@@ -470,10 +470,20 @@ def choice(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
     return pick(label, tip, value, options)
 
 
-def segments(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
-    """Draw a choice of few in a row; return the value after this frame."""
+def segments(
+    label: str,
+    tip: str,
+    value: T,
+    options: Mapping[T, str],
+    reasons: Sequence[str] = (),
+) -> T:
+    """Draw a choice of few in a row; return the value after this frame.
+
+    reasons: why an option cannot be chosen; "" for one that can. None: all can.
+    """
     row(label)
-    return controls.segments(label, value, options, [tip] * len(options))
+    tips = [tip] * len(options)
+    return controls.segments(label, value, options, tips, reasons=reasons)
 
 
 def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:

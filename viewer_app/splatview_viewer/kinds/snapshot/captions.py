@@ -56,7 +56,7 @@ def readings_of(view: SnapshotView) -> Readings | None:
     partner = view.two_runs.partner
     if partner is not None:
         return _compared_readings(view, partner)
-    bands = view.content.bands(view.device)
+    bands = view.bands
     moment = view.state.pointed_moment
     title = "At the pointer"
     if moment is None:
@@ -84,7 +84,7 @@ def _compared_readings(view: SnapshotView, partner: SnapshotView) -> Readings | 
     values = []
     places = []
     for badge, side in zip("AB", runs.sides(partner), strict=True):
-        bands = side.content.bands(side.device)
+        bands = side.bands
         moment = moments[0] if side is view else moments[1]
         if bands is None or moment >= len(bands.live):
             return None

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
-from splatview_viewer.kinds.snapshot.state import COLORS, TABS
+from splatview_viewer.kinds.snapshot.state import COLORS, MEASURES, TABS
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
     from splatview_viewer.snapshot.analysis.colors import ColorBy
+    from splatview_viewer.snapshot.timeline.bands import Measure
 
 
 def _see_all(view: SnapshotView) -> None:
@@ -42,6 +43,15 @@ def _choose_tab(tab: str, view: SnapshotView) -> None:
     view.state = replace(view.state, tab=tab)
 
 
+def _choose_measure(measure: Measure, view: SnapshotView) -> None:
+    view.state = replace(view.state, measure=measure, y=None)
+
+
+def _why_no_measure(measure: Measure, view: SnapshotView) -> str | None:
+    """Return why bands cannot show some bytes; None: they can."""
+    return view.content.why_not_measured(view.device, measure) or None
+
+
 def _choose_color(color_by: ColorBy, view: SnapshotView) -> None:
     view.state = replace(view.state, color_by=color_by)
 
@@ -67,6 +77,16 @@ COMMANDS: tuple[Command[SnapshotView], ...] = (
             icon="memory",
         )
         for tab_number, (tab, title) in enumerate(TABS.items(), 1)
+    ),
+    *(
+        Command(
+            f"snapshot.bytes.{measure}",
+            f"Bytes of the bands: {title.lower()}",
+            partial(_choose_measure, measure),
+            icon="memory",
+            reason=partial(_why_no_measure, measure),
+        )
+        for measure, title in MEASURES.items()
     ),
     *(
         Command(

@@ -170,7 +170,7 @@ def _write_growth(view: SnapshotView, partner: SnapshotView, plot: plots.Plot) -
     plot.upright(x, theme.TEXT, 1.3)
     texts = []
     for side_index, side in enumerate(view.two_runs.sides(partner)):
-        bands = side.content.bands(side.device)
+        bands = side.bands
         if bands is None:
             return
         live = int(bands.live[line[0 if side is view else 1]])
@@ -192,7 +192,16 @@ def _curves(
     if shift is None or worlds[0] is None or worlds[1] is None:
         return None
     is_swapped = view.two_runs.is_swapped
-    key = ("growth", view.device, id(partner.content), window, columns, shift)
+    key = (
+        "growth",
+        view.device,
+        id(partner.content),
+        window,
+        columns,
+        shift,
+        view.measure,
+        partner.measure,
+    )
     curves = view.content.request(
         (*key, is_swapped),
         partial(

@@ -18,6 +18,7 @@ from splatview_viewer.snapshot.timeline.bands import (
     Addresses,
     Bands,
     TimelineAxis,
+    why_not_measured,
 )
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.state import ColorBy, Highlight
     from splatview_viewer.snapshot.analysis.colors import Colors
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
+    from splatview_viewer.snapshot.timeline.bands import Measure
 
 _EXIT_WAIT_S = 10.0
 """Seconds that the end of the program waits for a job, which was told to end."""
@@ -89,6 +91,8 @@ class Content(Answers):
         """
         super().__init__(wake)
         self.snapshot = snapshot
+        self._measure_faults: dict[tuple[int, Measure], str] = {}
+        """Why traces do not tell a measure, by device."""
         self.holder: object = None
         """The data that views share of which it is the content; None: there are none."""
         Content._all.add(self)
@@ -110,14 +114,21 @@ class Content(Answers):
 
     # -- the timeline ------------------------------------------------------------------
 
-    def bands(self, device: int) -> Bands | None:
+    def bands(self, device: int, measure: Measure = "requested") -> Bands | None:
         """Return the layout of the timeline."""
         return self.request(
-            ("bands", device),
-            partial(Bands, self._trace(device)),
+            ("bands", device, measure),
+            partial(Bands, self._trace(device), measure),
             lane="layout",
             description="Laying out the timeline",
         )
+
+    def why_not_measured(self, device: int, measure: Measure) -> str:
+        """Return why bands cannot show some bytes of a device; "" where they can."""
+        key = (device, measure)
+        if key not in self._measure_faults:
+            self._measure_faults[key] = why_not_measured(self._trace(device), measure)
+        return self._measure_faults[key]
 
     def addresses(self, device: int) -> Addresses | None:
         """Return the layout of the address space."""

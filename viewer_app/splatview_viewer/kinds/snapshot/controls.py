@@ -12,7 +12,7 @@ from splatview_viewer.kinds.snapshot.panes.details import (
     allocation_state,
     draw_allocation,
 )
-from splatview_viewer.kinds.snapshot.state import COLORS, SnapshotState
+from splatview_viewer.kinds.snapshot.state import COLORS, MEASURES, SnapshotState
 from splatview_viewer.snapshot.model import device_text
 from splatview_viewer.ui import widgets as ui
 
@@ -77,6 +77,7 @@ def _reset_look(view: SnapshotView) -> None:
     default = SnapshotState()
     view.change(
         color_by=default.color_by,
+        measure=default.measure,
         unit=default.unit,
         legend=default.legend,
         x=view.state.x if view.state.unit == default.unit else None,
@@ -93,9 +94,21 @@ def _draw_look(view: SnapshotView) -> None:
         state.color_by,
         COLORS,
     )
+    shown_measure: Any = view.measure
+    measure = ui.segments(
+        "Bytes",
+        "Requested: bytes that were asked for, until the program asked to free them. "
+        "Rounded: the blocks that the allocator took. Active: requested bytes until the "
+        "free was completed, with those that wait for another stream",
+        shown_measure,
+        MEASURES,
+        [view.content.why_not_measured(view.device, name) for name in MEASURES],
+    )
     unit = _choose_unit(view, state.unit)
     legend = ui.check("Legend", "The list of colours over the timeline", state.legend)
     x = state.x if unit == state.unit else None
+    if measure != shown_measure:
+        view.change(measure=measure, y=None)
     view.change(unit=unit, color_by=color_by, legend=legend, x=x)
 
 

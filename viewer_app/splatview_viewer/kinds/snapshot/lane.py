@@ -162,7 +162,7 @@ class Outline(NamedTuple):
 def outline_of(view: SnapshotView, world: PlotWorld, columns: int) -> Outline | None:
     """Return the outline in so many columns of pixels; None while it is computed."""
     return view.content.request(
-        ("minimap", view.device, view.state.unit, columns, world.extent),
+        ("minimap", view.device, view.state.unit, columns, world.extent, view.measure),
         partial(_outline, world, columns),
         newest=True,
         lane="layout",

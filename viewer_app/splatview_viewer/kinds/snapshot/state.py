@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.snapshot.analysis.colors import ColorBy
+    from splatview_viewer.snapshot.timeline.bands import Measure
 
 Range = tuple[float, float]
 
@@ -36,6 +37,14 @@ COLORS: dict[ColorBy, str] = {
 }
 
 
+MEASURES: dict[Measure, str] = {
+    "requested": "Requested",
+    "rounded": "Rounded",
+    "active": "Active",
+}
+"""The bytes that bands can show."""
+
+
 @dataclass(frozen=True)
 class Highlight:
     """A row of an answer whose allocations are highlighted in the timeline."""
@@ -56,6 +65,8 @@ class SnapshotState:
     unit: Literal["events", "time"] = "events"
     """The unit of the time axis: events, or time."""
     color_by: ColorBy = "stack"
+    measure: Measure = "requested"
+    """The bytes that bands show."""
     legend: bool = True
     """The meaning of the colours is written over the plot."""
     device: int | None = None
@@ -142,6 +153,7 @@ class SnapshotState:
         return SnapshotState(
             unit=self.unit,
             color_by=self.color_by,
+            measure=self.measure,
             legend=self.legend,
             device=device,
             tab=self.tab,

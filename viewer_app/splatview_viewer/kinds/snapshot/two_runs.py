@@ -195,14 +195,15 @@ class TwoRuns:
             device=device,
             unit=state.unit,
             color_by=state.color_by,
+            measure=state.measure,
             search=state.search,
             legend=False,
         )
         view.shared = SharedAxes()
         partner.shared = SharedAxes()
         shift = self._prepared_shift = self.shift(partner)
-        bands = view.content.bands(view.device)
-        other_bands = partner.content.bands(partner.device)
+        bands = view.bands
+        other_bands = partner.bands
         axis = view.content.axis(view.device, state.unit)
         other_axis = partner.content.axis(partner.device, state.unit)
         if shift is None or bands is None or other_bands is None:

@@ -45,7 +45,15 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.snapshot.world import PlotWorld
     from splatview_viewer.snapshot.model import Trace
-    from splatview_viewer.snapshot.timeline.bands import Addresses, Bands
+    from splatview_viewer.snapshot.timeline.bands import Addresses, Bands, Measure
+
+
+_MEASURE_PHRASES: dict[Measure, str] = {
+    # Blocks are larger: the allocator rounds what is asked for.
+    "requested": "bytes as requested",
+    "rounded": "bytes of whole blocks",
+    "active": "bytes until freed",
+}
 
 
 class SnapshotData:
@@ -194,12 +202,24 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             return self.content.peak(self.device)
         return self.state.moment
 
+    @property
+    def measure(self) -> Measure:
+        """The bytes that its bands show: those that were chosen, if the trace tells them."""
+        if self.content.why_not_measured(self.device, self.state.measure):
+            return "requested"
+        return self.state.measure
+
+    @property
+    def bands(self) -> Bands | None:
+        """The layout of its timeline; None until it is known."""
+        return self.content.bands(self.device, self.measure)
+
     def world(self) -> PlotWorld | None:
         """Return the axes and layers of the plot; None until they are known."""
         content = self.content
         device = self.device
         axis = content.axis(device, self.state.unit)
-        bands = content.bands(device)
+        bands = self.bands
         painter: Bands | Addresses | None = bands
         if self.state.tab == "addresses":
             painter = content.addresses(device)
@@ -326,7 +346,13 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         if colors is not None:
             is_addresses = state.tab == "addresses"
             sheet = Sheet(
-                world=(id(self.content), device, is_addresses, state.unit),
+                world=(
+                    id(self.content),
+                    device,
+                    is_addresses,
+                    state.unit,
+                    self.measure,
+                ),
                 colors=(state.color_by, highlight_key),
                 x0=x0,
                 step=(x1 - x0) / plot.width,
@@ -467,7 +493,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         snapshot = self.content.snapshot
         traces = snapshot.traces
         moment = self.state.pointed_moment
-        bands = self.content.peek(("bands", self.device))
+        bands = self.content.peek(("bands", self.device, self.measure))
         readout = ""
         if bands is not None and moment is not None and moment < len(bands.live):
             readout = f"{moment:,}   {size_text(int(bands.live[moment]))} live"
@@ -478,8 +504,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             "note": len(snapshot.notes),
         }
         phrases = [count_text(count, name) for name, count in counts.items() if count]
-        # Blocks are larger: the allocator rounds what is asked for.
-        phrases.append("bytes as requested")
+        phrases.append(_MEASURE_PHRASES[self.measure])
         settings = [f"{name}: {value}" for name, value in snapshot.settings.items()]
         return Info(
             phrases,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from splatview_viewer.core.quantities import count_text
 from splatview_viewer.snapshot.model import (
+    ACTIONS,
     MIDDLE_ADDRESS,
     bytes_at_moments,
-    live_bytes,
     signed,
 )
 from splatview_viewer.snapshot.timeline.compiled import kernels
@@ -279,16 +280,46 @@ class TimelineLayers:
         )
 
 
+Measure = Literal["requested", "rounded", "active"]
+"""The height and the length of a band: bytes that the program asked for, until it asked
+to free them; the block that the allocator took for them, as long; bytes that were asked
+for, until their free was completed."""
+
+
+def why_not_measured(trace: Trace, measure: Measure) -> str:
+    """Return why a trace does not tell a measure of its bands; "" where it does."""
+    allocations = trace.allocations
+    if measure == "rounded":
+        unknown_count = int((allocations.rounded == 0).sum())
+        if unknown_count:
+            return (
+                "a trace records the bytes that were asked for; the blocks around them "
+                "are known at the end alone, and "
+                f"{count_text(unknown_count, 'allocation')} ended before"
+            )
+    if measure == "active":
+        actions = trace.events.action
+        has_requests = (actions == ACTIONS.index("free_requested")).any()
+        has_completions = (actions == ACTIONS.index("free_completed")).any()
+        if has_requests and not has_completions:
+            return "the trace does not record when frees were completed"
+    return ""
+
+
 class Bands:
     """The bands of a trace: allocations stacked on each other."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, measure: Measure = "requested") -> None:
+        """Lay out the bands. measure: one that the trace tells (`why_not_measured`)."""
         allocations = trace.allocations
         spans = trace.spans
+        size = allocations.rounded if measure == "rounded" else allocations.size
+        end = allocations.freed if measure == "active" else allocations.end
         reserved = bytes_at_moments(
             trace.moment_count, spans.start, spans.end, spans.size
         )
-        self.live = frozen(live_bytes(trace), np.int64)
+        live = bytes_at_moments(trace.moment_count, allocations.start, end, size)
+        self.live = frozen(live, np.int64)
         """Live bytes at each moment, int64 (M + 1,)."""
         self.reserved = frozen(reserved, np.int64)
         """Bytes that the allocator had from the driver at each moment, int64 (M + 1,)."""
@@ -297,9 +328,9 @@ class Bands:
         no_events = np.empty(0, np.int32)
         self.layers = TimelineLayers(
             blocks=(
-                live_index(allocations.start, allocations.end),
+                live_index(allocations.start, end),
                 _EMPTY,
-                frozen(allocations.size, np.int64),
+                frozen(size, np.int64),
             ),
             spans=(live_index(no_events, no_events), _EMPTY, _EMPTY),
             reserved=self.reserved,
