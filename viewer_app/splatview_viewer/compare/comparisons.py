@@ -310,7 +310,7 @@ class Comparisons(Feature):
             else:
                 source = MergedSource(self.catalogue, self._wake)
                 source.add([slot.entry.key, *keys])
-                name = name_of([slot.entry, other_slot.entry], " + ")
+                name = name_of([slot.entry, other_slot.entry])
                 new_slot = self._add(name, slot.entry.kind, source)
                 self._select(viewport, new_slot.entry.key)
         except ViewerError as e:

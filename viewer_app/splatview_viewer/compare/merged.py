@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from splatview_viewer.compare.pair_words import distinct_names
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.geometry.cameras import bounds
@@ -141,7 +142,7 @@ class MergedSource(ValueSource):
             catalogue.forget(entry.key)
             return
         entries = [catalogue.slots[compared.key].entry for compared in self.scenes]
-        entry.name = name_of(entries, " + ")
+        entry.name = name_of(entries)
         self.notes = [f"of {len(self.scenes)} scenes"]
         slot = catalogue.slots[entry.key]
         if slot in catalogue.watched():
@@ -277,9 +278,9 @@ def _note_bounds(loaded: _LoadedScene) -> None:
         )
 
 
-def name_of(entries: Sequence[Entry], separator: str) -> str:
+def name_of(entries: Sequence[Entry]) -> str:
     """Return the name of an entry that shows several others."""
-    names = [entry.name for entry in entries]
+    names = distinct_names(entries)
     if len(names) < 4:
-        return separator.join(names)
+        return " + ".join(names)
     return f"{names[0]} + {len(names) - 1} more"

@@ -10,6 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.compare.arrangement import Pairing, panes_of
 from splatview_viewer.compare.merged import MergedSource
+from splatview_viewer.compare.pair_words import distinct_names
 from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds import about
@@ -232,7 +233,8 @@ class CompareSections:
         """Draw a box for each scene that shows it, and a fold with its placement."""
         slots = self._comparisons.catalogue.slots
         scenes = [compared for compared in source.scenes if compared.key in slots]
-        for index, compared in enumerate(scenes):
+        names = distinct_names([slots[compared.key].entry for compared in scenes])
+        for index, (compared, name) in enumerate(zip(scenes, names, strict=True)):
             entry = slots[compared.key].entry
             imgui.push_id(index)
             compared.visible = controls.check_box("visible", compared.visible)
@@ -240,7 +242,7 @@ class CompareSections:
             imgui.same_line()
             padding = ImVec2(0, imgui.get_style().frame_padding.y)
             imgui.push_style_var(imgui.StyleVar_.frame_padding, padding)
-            is_open = imgui.tree_node_ex(f"{entry.name}###place", _FOLD)
+            is_open = imgui.tree_node_ex(f"{name}###place", _FOLD)
             imgui.pop_style_var()
             controls.tip(f"{entry.name}, {entry.group}: where it is put")
             if is_open and self._draw_placement(compared):

@@ -115,7 +115,7 @@ class PhotoSurvey:
 
     @property
     def count_words(self) -> str:
-        """How far it is: "12 of 30"."""
+        """The number of photographs that were measured: "12 of 30"."""
         return f"{self._total - len(self._waiting)} of {self._total}"
 
     def take_worst(self) -> int | None:
