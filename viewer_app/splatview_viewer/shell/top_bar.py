@@ -217,7 +217,7 @@ class _Bar:
     def _draw_words(self, x: float, dropped: frozenset[str]) -> None:
         """Draw the state, the step, the rate and the time."""
         scale = self.scale
-        self._draw_chip(x)
+        self._draw_chip(x, self._right_start(dropped) - 8 * scale)
         x += (max(_CHIP_WIDTH, self._chip_width()) + 10) * scale
         if self.texts.step and "step" not in dropped:
             room = self._right_start(dropped) - x - 8 * scale
@@ -232,17 +232,19 @@ class _Bar:
             " \u00a0\u00b7\u00a0 ".join(filter(None, more)), x, self.middle, theme.DIM
         )
 
-    def _draw_chip(self, x: float) -> None:
-        """Draw the run's state in a word, with a dot in its colour."""
+    def _draw_chip(self, x: float, end: float) -> None:
+        """Draw the run's state in a word up to a pixel, with a dot in its colour."""
         scale = self.scale
         low = ImVec2(x, self.middle - _CHIP_HEIGHT / 2 * scale)
-        high = ImVec2(x + self._chip_width() * scale, low.y + _CHIP_HEIGHT * scale)
+        width = min(self._chip_width() * scale, end - x)
+        high = ImVec2(x + width, low.y + _CHIP_HEIGHT * scale)
         draw = imgui.get_window_draw_list()
         draw.add_rect_filled(low, high, theme.u32(theme.FIELD), 12 * scale)
         dot = ImVec2(x + 13 * scale, self.middle)
         draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(self.state)), 16)
         with theme.bold(15):
-            write(self.state.title, x + 24 * scale, self.middle, theme.TEXT)
+            room = width - 32 * scale
+            write(self.state.title, x + 24 * scale, self.middle, theme.TEXT, room)
 
     # -- at the right ------------------------------------------------------------------
 
