@@ -17,6 +17,8 @@ from support.viewer import Viewer
 
 _SLACK = 1.5
 """Pixels that letters and lines may pass what they lie in."""
+_BAR = 24.0
+"""Pixels of a bar for scrolling at most."""
 
 
 class Box(NamedTuple):
@@ -93,9 +95,11 @@ class Placement:
                 item.place.left < room.left - _SLACK
                 or item.place.right > room.right + _SLACK
             )
+            # The bar of a list lies over its margin.
+            is_under_bar = item.scrolls and item.place.right <= room.right + _BAR
             if not item.scrolls and not room.holds(item.place):
                 yield f"{item.name!r} is cut in {item.window}: {item.place.words}"
-            elif is_cut_across and item.seen.is_seen:
+            elif is_cut_across and item.seen.is_seen and not is_under_bar:
                 yield f"{item.name!r} is cut across in {item.window}"
         for first, second in combinations(seen_controls, 2):
             is_within = first.seen.holds(second.seen) or second.seen.holds(first.seen)

@@ -67,6 +67,21 @@ def test_file_that_cannot_be_read_leaves_what_stands_there(
     assert not pane.cards
 
 
+def test_refusal_goes_once_the_file_can_be_read(
+    open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
+) -> None:
+    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer.until(viewer.loaded)
+    viewer.do(FileDrop(paths=(str(bad_file),)))
+    pane = viewer.user.layout.active
+    viewer.until(lambda: pane.refusal is not None)
+    bad_file.write_bytes(scene.read_bytes())
+    viewer.user.open(bad_file)
+    viewer.until(viewer.loaded)
+    assert pane.key == str(bad_file)
+    assert pane.refusal is None
+
+
 def test_words_over_a_picture_stand_out_in_the_light_theme(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
 ) -> None:

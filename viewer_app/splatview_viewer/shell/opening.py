@@ -59,7 +59,6 @@ class Openings:
             key: of the file.
             before: the key of what stood there; None: nothing.
         """
-        viewport.refusal = None
         for opening in self._all:
             if (opening.viewport, opening.key) == (viewport, before):
                 # That file has not been read yet: what stood before both counts.
@@ -98,8 +97,8 @@ class Openings:
         if not reason:
             return viewport.view is None
         if opening.before in slots:
-            viewport.refusal = Refusal(entry.name, reason, entry.key)
             viewport.select(opening.before)
+            viewport.refusal = Refusal(entry.name, reason, entry.key)
             self._user.mark()
         self._user.history.forget_entry(opening.key)
         return False

@@ -37,7 +37,7 @@ _BUTTON_GAP = 8.0
 _BADGES = "AB"
 _FACT_WIDTH = 180.0
 """Points that a title leaves to facts, of a strip that is wide."""
-_LEAST_TITLE = 60.0
+_LEAST_TITLE = 100.0
 """Points of a strip that its buttons leave to the title; else one menu has them all."""
 _MENU = "menu of the pane"
 

@@ -137,6 +137,7 @@ class Viewport:
         Only what is shown costs its trainer anything.
         """
         self.by_itself = False
+        self.refusal = None
         self.user.catalogue.show(self, key)
 
     @property

@@ -317,18 +317,14 @@ def _draw_content(
     x = target.x + max((target.width - width) / 2, 4 * scale)
     middle = target.y + target.height / 2
     draw = imgui.get_window_draw_list()
-    # Each clip is a draw command of its own, so that only what needs it has one.
-    is_cut = width > target.width - 4 * scale
-    if is_cut:
-        draw.push_clip_rect(target.low, target.high, True)
     if icon:
         center = (x + _ICON_BOX / 2 * scale, middle)
         icons.draw(draw, icon, center, inks[1], icons.TEXT_SIZE)
         x += (_ICON_BOX + _ICON_GAP) * scale
+    if text and width > target.width - 4 * scale:
+        text = lettering.fitted(text, target.x + target.width - 2 * scale - x)
     if text:
         _write(text, x, middle, inks[0])
-    if is_cut:
-        draw.pop_clip_rect()
 
 
 def _draw_text(target: Item, text: str, ink: ImVec4) -> None:

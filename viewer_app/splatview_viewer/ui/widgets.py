@@ -160,47 +160,7 @@ def wrapped(text: str, color: ImVec4 | None = None) -> None:
     colored(text, color or theme.DIM, max(width, 1.0))
 
 
-def fitted(text: str, width: float, *, tail: bool = False) -> str:
-    """Return as much of a text as fits into `width` pixels.
-
-    Dots are at its end, or with `tail` at its beginning, where it was cut.
-    """
-    # No more than a letter a pixel: texts of files can have millions, and measuring
-    # looks at each.
-    max_letters = max(int(width), 0) + 2
-    if len(text) > max_letters:
-        if tail:
-            text = text[-max_letters:]
-        else:
-            text = text[:max_letters]
-    elif lettering.measure(text).x <= width:
-        return text
-    return _cut(text, width, tail, imgui.get_font_size())
-
-
-@lru_cache(1024)
-def _cut(text: str, width: float, tail: bool, _size: float) -> str:
-    """Cut a text to a width in pixels.
-
-    The result depends on `_size`, that of the letters, as well.
-    """
-
-    def shortened(count: int) -> str:
-        if tail:
-            return "…" + text[len(text) - count :]
-        return text[:count].rstrip() + "…"
-
-    low = 0
-    high = len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if lettering.measure(shortened(middle)).x <= width:
-            low = middle
-        else:
-            high = middle - 1
-    if low:
-        return shortened(low)
-    return ""
+fitted = lettering.fitted
 
 
 def lines_of(text: str, width: float, max_lines: int) -> list[str]:
