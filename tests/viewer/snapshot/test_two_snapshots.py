@@ -22,7 +22,7 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
     toggle_row,
 )
 from splatview_viewer.kinds.snapshot.view import SnapshotView
-from splatview_viewer.shell.stream_list import letters_of
+from splatview_viewer.shell.stream_texts import letters_of
 from splatview_viewer.shell.time_area import lanes_of
 from splatview_viewer.workspace.sources import FileSource
 

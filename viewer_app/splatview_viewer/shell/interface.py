@@ -95,13 +95,15 @@ class Interface:
         self.zones = place((1, 1), scale, self.state.wishes())
 
     @property
-    def around(self) -> Literal["desktop", "phone", "none"]:
+    def surroundings(self) -> Literal["desktop", "phone", "none"]:
         """What is around the pictures, as views ask."""
         if self.state.bare:
             return "none"
-        return "phone" if self.zones.form == "phone" else "desktop"
+        if self.zones.form == "phone":
+            return "phone"
+        return "desktop"
 
-    def place(self, size: tuple[int, int], scale: float) -> Zones:
+    def place_zones(self, size: tuple[int, int], scale: float) -> Zones:
         """Place the zones on a screen of so many pixels; return them."""
         zones = place(size, scale, self.state.wishes())
         if zones is not self.zones:
@@ -124,7 +126,7 @@ class Interface:
         self,
         user: User,
         framebuffer: moderngl.Framebuffer,
-        work: Callable[[], AbstractContextManager[object]],
+        gpu_work: Callable[[], AbstractContextManager[object]],
         *,
         clear: bool = False,
         keeps: bool = False,
@@ -136,7 +138,7 @@ class Interface:
         Args:
             user: whose pictures they are.
             framebuffer: of the user's screen.
-            work: OpenGL is given anything only inside it, and only if anything is seen.
+            gpu_work: OpenGL is given anything only inside it, and only if anything is seen.
             clear: over nothing instead: the framebuffer is a layer of its own.
             keeps: boards may keep what was drawn in them (`KeptBoards`).
 
@@ -146,48 +148,65 @@ class Interface:
         scale = user.screen.state.scale
         use_byte_units(DECIMAL if self.state.decimal_bytes else BINARY)
         visit = self._take_visit(user)
-        shown: tuple[list[Section], Info] = ([], Info())
+        section_list: list[Section] = []
+        info = Info()
         if not self.state.bare:
-            shown = user.layout.active.describe(self.state.tab)
-        section_list, info = shown
+            section_list, info = user.layout.active.describe(self.state.tab)
         self.surface.light = user.state.light
         self.surface.touch = self.zones.form == "phone"
         self._cover_names(user, info.readout)
         changed = False
-        frame = self.surface.frame(framebuffer, scale, work, clear=clear, keeps=keeps)
+        frame = self.surface.frame(
+            framebuffer, scale, gpu_work, clear=clear, keeps=keeps
+        )
         with frame:
-            zones = self.place(self.surface.size, scale)
+            self.place_zones(self.surface.size, scale)
             for viewport in user.layout.seen:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)
             self._zone("messages", self.toasts.draw, user, scale)
             if self.state.bare:
                 return changed
-            self._zone("strips", draw_strips, user, info, scale)
-            active = user.layout.active
-            self._zone("readout", draw_readout, info, active.rect, scale)
-            changed |= self._zone("time area", draw_time_area, user, zones.time, scale)
-            if zones.form == "phone":
-                changed |= self._zone(
-                    "panel", draw_sheet, user, section_list, info, visit, self._part
-                )
-            elif zones.panel.width:
-                changed |= self._zone(
-                    "panel", self._draw_panel, user, section_list, info
-                )
-            if visit is not None:
-                changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
-            else:
-                self._zone("top bar", top_bar.draw, user, info, zones.top, scale)
-            self._zone("ring", _draw_ring, self.surface.input.ring, scale)
-            self._zone("popups", self.footer.draw_popups, user)
-            self._zone("about", self.about.draw, user)
-            self._zone("palette", self.palette.draw, user)
-            if user.state.help:
-                self._zone("keys", draw_key_list, user, zones.panes, scale)
+            changed |= self._draw_zones(user, section_list, info, visit)
+            self._draw_above_zones(user)
         text = self.surface.input.copied_text()
         if text is not None:
             user.do(user.screen.desktop.copy, text)
         return changed
+
+    def _draw_zones(
+        self,
+        user: User,
+        section_list: list[Section],
+        info: Info,
+        visit: Visit | None,
+    ) -> bool:
+        """Draw all zones around the pictures; return True to draw the pictures again."""
+        zones = self.zones
+        scale = user.screen.state.scale
+        self._zone("strips", draw_strips, user, info, scale)
+        self._zone("readout", draw_readout, info, user.layout.active.rect, scale)
+        changed = self._zone("time area", draw_time_area, user, zones.time, scale)
+        if zones.form == "phone":
+            changed |= self._zone(
+                "panel", draw_sheet, user, section_list, info, visit, self._draw_part
+            )
+        elif zones.panel.width:
+            changed |= self._zone("panel", self._draw_panel, user, section_list, info)
+        if visit is not None:
+            changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
+        else:
+            self._zone("top bar", top_bar.draw, user, info, zones.top, scale)
+        return changed
+
+    def _draw_above_zones(self, user: User) -> None:
+        """Draw what lies over the zones: a long press, popups, cards, the palette."""
+        scale = user.screen.state.scale
+        self._zone("ring", _draw_ring, self.surface.input.ring, scale)
+        self._zone("popups", self.footer.draw_popups, user)
+        self._zone("about", self.about.draw, user)
+        self._zone("palette", self.palette.draw, user)
+        if user.state.help:
+            self._zone("keys", draw_key_list, user, self.zones.panes, scale)
 
     def _cover_names(self, user: User, readout: str) -> None:
         """Have imgui draw the letters of all names and of the readout itself."""
@@ -201,7 +220,7 @@ class Interface:
     def _take_visit(self, user: User) -> Visit | None:
         """Return what a phone shows in place of all else, and place the zones for it."""
         visit = None
-        if self.around == "phone":
+        if self.surroundings == "phone":
             visit = user.layout.active.visit()
         if self.state.visits != (visit is not None):
             self.state.visits = visit is not None
@@ -212,12 +231,13 @@ class Interface:
 
     def _zone(self, name: str, draw: Callable[..., object], *values: object) -> bool:
         """Draw a zone, and return its result; False where it failed."""
-        changed = False
         with self.faults.guard(name):
-            changed = bool(draw(*values))
-        return changed
+            return bool(draw(*values))
+        return False
 
-    def _part(self, name: str, draw: Callable[..., object], *values: object) -> bool:
+    def _draw_part(
+        self, name: str, draw: Callable[..., object], *values: object
+    ) -> bool:
         """Draw a part of the panel; one that fails is followed by its reason."""
         changed = self._zone(name, draw, *values)
         reason = self.faults.reason(name)
@@ -231,21 +251,21 @@ class Interface:
         rect = viewport.rect
         low = ImVec2(rect.x, rect.y)
         high = ImVec2(rect.x + rect.width, rect.y + rect.height)
-        below = imgui.get_background_draw_list()
-        above = imgui.get_foreground_draw_list()
-        below.push_clip_rect(low, high, True)
-        above.push_clip_rect(low, high, True)
+        background = imgui.get_background_draw_list()
+        foreground = imgui.get_foreground_draw_list()
+        background.push_clip_rect(low, high, True)
+        foreground.push_clip_rect(low, high, True)
         try:
             changed = viewport.draw_over(scale)
         finally:
-            above.pop_clip_rect()
-            below.pop_clip_rect()
+            foreground.pop_clip_rect()
+            background.pop_clip_rect()
         draw_overlay(user.state, viewport, scale)
         return changed
 
     # -- the panel ---------------------------------------------------------------------
 
-    def _draw_panel(self, user: User, shown: list[Section], info: Info) -> bool:
+    def _draw_panel(self, user: User, section_list: list[Section], info: Info) -> bool:
         """Draw the zones of the panel, from above."""
         scale = user.screen.state.scale
         zones = self.zones
@@ -256,35 +276,37 @@ class Interface:
                 "streams", zones.streams, (0, 4 * scale), scroll=True
             ) as opened:
                 if opened and zones.streams.height:
-                    self._part("list of streams", draw_list, user)
+                    self._draw_part("list of streams", draw_list, user)
             with _panel_board(
                 "sparks", zones.sparks, (12 * scale, 6 * scale), scroll=True
             ) as opened:
                 if opened and zones.sparks.height:
                     self._draw_line(zones.sparks)
-                    self._part("curves of the run", self.sparklines.draw, user)
+                    self._draw_part("curves of the run", self.sparklines.draw, user)
             with _panel_board("tabs", zones.tabs, (8 * scale, 0)) as opened:
                 if opened:
                     self._draw_line(zones.tabs)
-                    self._part("tabs", sections.draw_tabs, user, zones.form)
+                    self._draw_part("tabs", sections.draw_tabs, user, zones.form)
             name = f"sections {self.state.tab}"
             with _panel_board(name, zones.sections, pad, scroll=True) as opened:
                 if opened:
                     self._draw_line(zones.sections)
-                    changed = self._part(
+                    changed = self._draw_part(
                         "sections",
                         sections.draw_sections,
                         user,
-                        shown,
+                        section_list,
                         info,
-                        self._part,
+                        self._draw_part,
                     )
             with _panel_board(
                 "footer", zones.footer, (8 * scale, 0), theme.BAR
             ) as opened:
                 if opened:
                     self._draw_line(zones.footer)
-                    self._part("footer", self.footer.draw, user, zones.footer, scale)
+                    self._draw_part(
+                        "footer", self.footer.draw, user, zones.footer, scale
+                    )
         if zones.form == "desktop":
             self._zone("edge", self._draw_edge, user)
         return changed
@@ -305,18 +327,21 @@ class Interface:
         with _panel_board("edge", rect, color=_CLEAR) as opened:
             if not opened:
                 return
-            of = controls.item("edge", rect.width, rect.height)
-            if of.hovered or of.is_held:
+            edge = controls.item("edge", rect.width, rect.height)
+            if edge.hovered or edge.is_held:
                 imgui.set_mouse_cursor(imgui.MouseCursor_.resize_ew)
-            wanted = self.state.panel_width
-            if of.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
-                wanted = PANEL_WIDTH
-            elif of.is_held and imgui.is_mouse_down(imgui.MouseButton_.left):
-                wanted = (imgui.get_mouse_pos().x - rect.width / 2) / scale
-            wanted += focus.arrow_steps() * _EDGE_STEP
-            wanted = min(max(wanted, PANEL_WIDTHS[0]), PANEL_WIDTHS[1])
-            if wanted != self.state.panel_width:
-                user.do(partial(user.set_panel_width, wanted))
+            width = self.state.panel_width
+            if edge.hovered and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+                width = PANEL_WIDTH
+            elif edge.is_held and imgui.is_mouse_down(imgui.MouseButton_.left):
+                width = (imgui.get_mouse_pos().x - rect.width / 2) / scale
+            width += focus.arrow_steps() * _EDGE_STEP
+            width = min(max(width, PANEL_WIDTHS[0]), PANEL_WIDTHS[1])
+            if width != self.state.panel_width:
+                user.do(partial(user.set_panel_width, width))
+            color = theme.DOWN
+            if edge.is_held:
+                color = theme.ACCENT
             draw = imgui.get_window_draw_list()
             middle = rect.y + rect.height / 2
             x = rect.x - 3 * scale
@@ -329,7 +354,7 @@ class Interface:
             draw.add_rect_filled(
                 ImVec2(x, middle - 22 * scale),
                 ImVec2(x + 3 * scale, middle + 22 * scale),
-                theme.u32(theme.ACCENT if of.is_held else theme.DOWN),
+                theme.u32(color),
                 2 * scale,
             )
             draw.pop_clip_rect()
@@ -341,11 +366,14 @@ _RING_RADIUS = 28.0
 """Points of the ring around a finger, which does not cover it."""
 
 
-def _draw_ring(place: tuple[float, float, float] | None, scale: float) -> None:
-    """Draw how far a long press is, around the finger."""
-    if place is None:
+def _draw_ring(press: tuple[float, float, float] | None, scale: float) -> None:
+    """Draw how far a long press is, around the finger.
+
+    press: x, y and the share of its time that is over; None for none.
+    """
+    if press is None:
         return
-    x, y, share = place
+    x, y, share = press
     draw = imgui.get_foreground_draw_list()
     start = -math.pi / 2
     draw.path_arc_to(

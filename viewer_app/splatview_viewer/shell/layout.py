@@ -135,7 +135,7 @@ class Layout:
     def place(self, area: Rect, scale: float) -> None:
         """Give those that are seen their parts of `area`, each with a strip above it."""
         seen = self.seen
-        around = self._user.interface.around
+        around = self._user.interface.surroundings
         # A phone's top bar tells what its only pane shows.
         is_named = around == "desktop" or (around == "phone" and len(seen) > 1)
         placed = (area, scale, is_named, *seen)

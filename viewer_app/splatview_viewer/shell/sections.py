@@ -43,9 +43,9 @@ def draw_tabs(user: User, form: Form) -> None:
     """Draw the tabs; a click chooses one."""
     names = list(TABS.values())
     state = user.interface.state
-    chosen = controls.tabs(names, TABS[state.tab], TABS_HEIGHT)
-    if chosen != TABS[state.tab]:
-        tab = next(tab for tab, name in TABS.items() if name == chosen)
+    chosen_name = controls.tabs(names, TABS[state.tab], TABS_HEIGHT)
+    if chosen_name != TABS[state.tab]:
+        tab = next(tab for tab, name in TABS.items() if name == chosen_name)
         user.do(user.choose_tab, tab)
 
 
@@ -53,18 +53,18 @@ def draw_sections(
     user: User,
     sections: Sequence[Section],
     info: Info,
-    part: Callable[..., bool],
+    draw_part: Callable[..., bool],
 ) -> bool:
     """Draw the sections of the chosen tab; return True to draw the picture again.
 
-    part: draws one, and shows its fault in its place.
+    draw_part: draws a part, and shows its fault in its place.
     """
     tab = user.interface.state.tab
     changed = False
     entry = user.state.selected_entry
-    known = user.interface.settings
+    settings = user.interface.settings
     for section in sections:
-        _go_to(known.take_goal(section.title))
+        _go_to(settings.take_goal(section.title))
         tip = section.tip
         if section.reset is not None:
             tip = f"{tip}\nRight click: back to the defaults.".strip()
@@ -75,25 +75,31 @@ def draw_sections(
             with noting_rows() as labels:
                 changed |= bool(section.draw())
             if entry is not None:
-                known.note(entry.kind, section.title, labels)
+                settings.note(entry.kind, section.title, labels)
     seek_row("")
     is_empty = not sections
     if tab == "data" and user.state.selected_entry is not None:
-        part("details", _draw_details, user, info)
+        draw_part("details", _draw_details, user, info)
         is_empty = False
     if tab == "film" and user.state.selected_entry is not None:
-        part("buttons for pictures", _draw_picture, user)
+        draw_part("buttons for pictures", _draw_picture, user)
     if is_empty:
         gap(4 * theme.scale())
         is_shown = user.view is not None and not user.view.empty
-        words = _NOTHING[tab]
+        text = _NOTHING[tab]
         if is_shown and tab == "look":
-            words = _NOTHING_TO_SET
-        wrapped(words, theme.FAINT)
-    for notice in user.state.notices if tab == "data" else ():
+            text = _NOTHING_TO_SET
+        wrapped(text, theme.FAINT)
+    if tab == "data":
+        _draw_notices(user)
+    return changed
+
+
+def _draw_notices(user: User) -> None:
+    """Write the faults that concern no single entry."""
+    for notice in user.state.notices:
         gap(6 * theme.scale())
         wrapped(notice, theme.FAULT)
-    return changed
 
 
 def _go_to(goal: Goal | None) -> None:

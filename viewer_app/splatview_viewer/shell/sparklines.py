@@ -41,7 +41,7 @@ _HEAD_HEIGHT = 18.0
 _PLOT_HEIGHT = 34.0
 _FIRST_READING = 4.0
 _READING_HEIGHT = 26.0
-_MOST = 3
+_MAX_CHOSEN = 3
 """Curves that are chosen at most."""
 _AT_FIRST = 2
 """Curves that are seen while nothing was chosen."""
@@ -107,7 +107,9 @@ class Sparklines:
             _draw_readings(readings)
             return
         slot = told_slot(user)
-        sparks = [] if slot is None else sparks_of(user.catalogue, slot)
+        sparks: list[Spark] = []
+        if slot is not None:
+            sparks = sparks_of(user.catalogue, slot)
         if not sparks:
             with theme.font_size(theme.SMALL_SIZE):
                 wrapped(
@@ -118,7 +120,7 @@ class Sparklines:
         time = self._time
         self._time = None
         span = _span_of(sparks)
-        for spark in _chosen(user, sparks):
+        for spark in _seen_sparks(user, sparks):
             self._draw_spark(user, spark, span, time)
         draw_menu(_MENU, _menu_rows(user, sparks))
 
@@ -133,46 +135,46 @@ class Sparklines:
         scale = theme.scale()
         width = imgui.get_content_region_avail().x
         height = (_HEAD_HEIGHT + _PLOT_HEIGHT) * scale
-        of = controls.item(f"curve {spark.title}", width, height)
+        item = controls.item(f"curve {spark.title}", width, height)
         open_on_item(_MENU)
         controls.tip(
             "Click: that step. Double click: all plots. Right click: which ones.\n"
             "By keyboard: arrows, Enter"
         )
-        begin, end = span
-        share = (imgui.get_mouse_pos().x - of.x) / of.width
+        start, end = span
+        share = (imgui.get_mouse_pos().x - item.x) / item.width
         is_keyed = focus.is_chosen()
         if is_keyed:
             share = self._keyed_share + 0.01 * focus.arrow_steps()
             self._keyed_share = min(max(share, 0.0), 1.0)
-        if is_keyed or of.hovered:
-            self._time = begin + min(max(share, 0.0), 1.0) * (end - begin)
-        self._take_clicks(user, spark, of)
-        middle = of.y + _HEAD_HEIGHT / 2 * scale
+        if is_keyed or item.hovered:
+            self._time = start + min(max(share, 0.0), 1.0) * (end - start)
+        self._take_clicks(user, spark, item)
+        middle = item.y + _HEAD_HEIGHT / 2 * scale
         title = spark.title
         value = spark.value
         if time is not None:
             title = f"{spark.title}, step {spark.step_at(time):,.0f}"
             value = spark.value_at(time)
         with theme.bold(theme.SMALL_SIZE):
-            right = write_right(value, of.x + of.width, middle, theme.TEXT)
+            right = write_right(value, item.x + item.width, middle, theme.TEXT)
         with theme.font_size(theme.SMALL_SIZE):
-            write(title, of.x, middle, theme.DIM, right - of.x - 8 * scale)
-        top = of.y + _HEAD_HEIGHT * scale
-        _draw_curve(spark, span, (of.x, top, of.width, _PLOT_HEIGHT * scale))
-        if time is not None and end > begin:
-            x = round(of.x + (time - begin) / (end - begin) * of.width)
-            bottom = ImVec2(x, of.y + of.height)
+            write(title, item.x, middle, theme.DIM, right - item.x - 8 * scale)
+        top = item.y + _HEAD_HEIGHT * scale
+        _draw_curve(spark, span, (item.x, top, item.width, _PLOT_HEIGHT * scale))
+        if time is not None and end > start:
+            x = round(item.x + (time - start) / (end - start) * item.width)
+            bottom = ImVec2(x, item.y + item.height)
             draw = imgui.get_window_draw_list()
             draw.add_line(ImVec2(x, top), bottom, theme.u32(theme.FAINT))
 
-    def _take_clicks(self, user: User, spark: Spark, of: controls.Item) -> None:
+    def _take_clicks(self, user: User, spark: Spark, item: controls.Item) -> None:
         """Go to the step that was clicked; show all plots after two clicks."""
         left = imgui.MouseButton_.left
-        if of.hovered and imgui.is_mouse_double_clicked(left):
+        if item.hovered and imgui.is_mouse_double_clicked(left):
             if spark.key:
                 user.do(user.show_beside, spark.key)
-        elif of.pressed and self._time is not None:
+        elif item.pressed and self._time is not None:
             user.do(user.go_to_step, spark.step_at(self._time))
 
 
@@ -229,9 +231,9 @@ def _points_of(
 ) -> list[Any]:
     """Return the pixels of a plot in a rectangle."""
     left, top = corner
-    across, down = size
+    width, height = size
     return [
-        ImVec2(left + x * across, top + y * down)
+        ImVec2(left + x * width, top + y * height)
         for x, y in zip(plot.x, plot.y, strict=True)
     ]
 
@@ -239,16 +241,18 @@ def _points_of(
 @lru_cache(32)
 def _plot_of(curve: Curve, span: tuple[float, float]) -> _Plot:
     """Return the points of a curve over a time. Cached: few curves change at once."""
-    begin, end = span
-    axis = HorizontalAxis(begin, max(end, begin + 1e-3), _COLUMNS)
-    weight = _SMOOTHING if len(curve) > _COLUMNS else 0.0
-    parts = pixel_columns(curve, axis, weight, "time")
-    if not parts:
+    start, end = span
+    axis = HorizontalAxis(start, max(end, start + 1e-3), _COLUMNS)
+    weight = 0.0
+    if len(curve) > _COLUMNS:
+        weight = _SMOOTHING
+    segments = pixel_columns(curve, axis, weight, "time")
+    if not segments:
         return _Plot((), ())
-    low, high = vertical_limits(parts, axis, False)
-    x = np.concatenate([part.x for part in parts])
-    y = np.concatenate([part.smooth for part in parts])
-    x = ((x - begin) / (axis.end - begin)).clip(0, 1)
+    low, high = vertical_limits(segments, axis, False)
+    x = np.concatenate([segment.x for segment in segments])
+    y = np.concatenate([segment.smooth for segment in segments])
+    x = ((x - start) / (axis.end - start)).clip(0, 1)
     y = ((high - y) / ((high - low) or 1.0)).clip(0, 1)
     return _Plot(tuple(x.tolist()), tuple(y.tolist()))
 
@@ -256,9 +260,9 @@ def _plot_of(curve: Curve, span: tuple[float, float]) -> _Plot:
 def _span_of(sparks: Sequence[Spark]) -> tuple[float, float]:
     """Return the time that all curves have: of what is logged, or else of all."""
     timed = [spark for spark in sparks if spark.title != MEMORY] or sparks
-    begin = min(float(spark.curve["time"][0]) for spark in timed)
+    start = min(float(spark.curve["time"][0]) for spark in timed)
     end = max(float(spark.curve["time"][-1]) for spark in timed)
-    return begin, end
+    return start, end
 
 
 # -- which ones ------------------------------------------------------------------------
@@ -269,21 +273,26 @@ def sparks_of(catalogue: Catalogue, slot: Slot) -> list[Spark]:
     logged: list[Spark] = []
     memory: list[Spark] = []
     clock = None
-    for beside in catalogue.links.plots(slot):
-        if beside.view is None or beside.view.empty or beside.entry.fault:
+    for plot_slot in catalogue.links.plots(slot):
+        view = plot_slot.view
+        if view is None or view.empty or plot_slot.entry.fault:
             continue
-        content = beside.view.content
-        key = beside.entry.key
+        content = view.content
+        key = plot_slot.entry.key
         if isinstance(content, ScalarsData) and content.curves.all:
             clock = content.curves.clock
             logged = [_logged(curve, key) for curve in content.curves.all]
         elif isinstance(content, MemoryData):
             memory = [_memory_spark(content.history, key)]
     losses = [spark for spark in logged if "loss" in spark.title.lower()]
-    others = [spark for spark in logged if spark not in losses and len(spark.curve) > 1]
-    key = logged[0].key if logged else ""
+    other_sparks = [
+        spark for spark in logged if spark not in losses and len(spark.curve) > 1
+    ]
+    key = ""
+    if logged:
+        key = logged[0].key
     counted = _counted(catalogue, slot, clock, key)
-    return [*losses[:1], *counted, *memory, *losses[1:], *others]
+    return [*losses[:1], *counted, *memory, *losses[1:], *other_sparks]
 
 
 def _logged(curve: Curve, key: str) -> Spark:
@@ -300,24 +309,28 @@ def _counted(
         return []
     curve = counted
     if clock is not None:
-        curve = _held(counted, float(clock["time"][-1]))
+        curve = _extended(counted, float(clock["time"][-1]))
     return [Spark(GAUSSIANS, value_text(curve.newest_value), curve, key, clock=clock)]
 
 
 @lru_cache(8)
-def _held(curve: Curve, until: float) -> Curve:
+def _extended(curve: Curve, end_time: float) -> Curve:
     """Return a curve whose last value holds until a time."""
-    if until <= curve["time"][-1]:
+    if end_time <= curve["time"][-1]:
         return curve
     last = curve.rows[-1:].copy()
-    last[0, 1] = until
+    last[0, 1] = end_time
     return Curve(curve.name, np.asfortranarray(np.concatenate([curve.rows, last])))
 
 
 def _memory_spark(history: MemoryHistory, key: str) -> Spark:
-    name = "peak" if history.on_gpu else "host"
-    newest = history.newest("allocated" if history.on_gpu else "host")
-    curve = _memory_curve(history, name)
+    newest_name = "host"
+    curve_name = "host"
+    if history.on_gpu:
+        newest_name = "allocated"
+        curve_name = "peak"
+    newest = history.newest(newest_name)
+    curve = _memory_curve(history, curve_name)
     return Spark(MEMORY, size_text(newest), curve, key, size_text)
 
 
@@ -325,37 +338,39 @@ def _memory_spark(history: MemoryHistory, key: str) -> Spark:
 def _memory_curve(history: MemoryHistory, name: str) -> Curve:
     """Return memory over time as a curve."""
     value = history[name]
-    ones = np.ones(len(value))
+    weights = np.ones(len(value))
     steps = history["step"]
-    columns = [steps, history.time, value, value, value, ones, 0 * ones]
+    columns = [steps, history.time, value, value, value, weights, 0 * weights]
     return Curve(MEMORY, np.asfortranarray(np.stack(columns, axis=1)))
 
 
-def _chosen(user: User, sparks: Sequence[Spark]) -> list[Spark]:
+def _seen_sparks(user: User, sparks: Sequence[Spark]) -> list[Spark]:
     """Return the curves that are seen: those that were chosen, or the first ones."""
     titles = user.interface.state.sparks
-    chosen = [spark for spark in sparks if spark.title in titles]
-    return chosen[:_MOST] or list(sparks[:_AT_FIRST])
+    chosen_sparks = [spark for spark in sparks if spark.title in titles]
+    return chosen_sparks[:_MAX_CHOSEN] or list(sparks[:_AT_FIRST])
 
 
 def _menu_rows(user: User, sparks: Sequence[Spark]) -> list[MenuRow | None]:
     """Return the rows of the menu that chooses the curves."""
     if not imgui.is_popup_open(_MENU):
         return []
-    seen = [spark.title for spark in _chosen(user, sparks)]
+    seen_titles = [spark.title for spark in _seen_sparks(user, sparks)]
     rows: list[MenuRow | None] = []
     for spark in sparks:
-        is_seen = spark.title in seen
+        is_seen = spark.title in seen_titles
         reason = None
-        if is_seen and len(seen) == 1:
+        if is_seen and len(seen_titles) == 1:
             reason = "one stays"
-        elif not is_seen and len(seen) >= _MOST:
+        elif not is_seen and len(seen_titles) >= _MAX_CHOSEN:
             reason = "three at most"
-        titles = [title for title in seen if title != spark.title]
+        titles = [title for title in seen_titles if title != spark.title]
         if not is_seen:
             titles.append(spark.title)
         choose = partial(user.do, choose_sparks, user, titles)
-        icon = "check" if is_seen else ""
+        icon = ""
+        if is_seen:
+            icon = "check"
         rows.append(MenuRow(spark.title, choose, icon, reason=reason))
     return rows
 

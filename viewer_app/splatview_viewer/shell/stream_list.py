@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.terminal import printable
-from splatview_viewer import kinds
-from splatview_viewer.core.screen import Caption
 from splatview_viewer.shell.menu import (
     draw_menu,
     draw_ring,
     is_menu_key_pressed,
     open_menu,
 )
-from splatview_viewer.shell.runs import group_words, hue_color, rate_text, state_of
+from splatview_viewer.shell.runs import group_words, hue_color, state_of
 from splatview_viewer.shell.stream_menus import (
     entry_menu,
     fold,
@@ -30,15 +29,18 @@ from splatview_viewer.shell.stream_menus import (
     take_out,
     why_not_taken_out,
 )
+from splatview_viewer.shell.stream_texts import fact_of, letters_of, tip_of
 from splatview_viewer.ui import controls, icons, theme
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from imgui_bundle import ImVec4
 
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.shell.menu import MenuRow
+    from splatview_viewer.shell.run_state import RunState
     from splatview_viewer.shell.runs import RunGroup
     from splatview_viewer.shell.user import User
 
@@ -59,8 +61,6 @@ _PHONE = _Sizes(44.0, 44.0, 0.0, 40.0)
 _MENU = "menu of a row"
 _AHEAD = 2
 """Rows beyond those in sight that are placed, so that arrows reach them."""
-_LEAST_HZ = 0.05
-"""Publishes a second below which a stream's rate is not told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,34 @@ class Row:
         """Return its name for imgui, unlike all others."""
         if self.entry is None:
             return f"head {id(self.group.lead)}"
-        return f"{'pinned' if self.is_pinned else 'row'} {id(self.entry)}"
+        if self.is_pinned:
+            return f"pinned {id(self.entry)}"
+        return f"row {id(self.entry)}"
+
+    @property
+    def item_name(self) -> str:
+        """Return the name of its item, which tells pinned rows apart."""
+        key = self.group.key
+        if self.entry is not None:
+            key = self.entry.key
+        if self.is_pinned:
+            return f"##pinned {printable(key)}"
+        return f"##{printable(key)}"
+
+    @property
+    def text(self) -> str:
+        """Return what is written in it."""
+        if self.entry is None:
+            return self.group.title
+        if self.is_pinned:
+            return f"{self.entry.name}  \u00b7  {self.group.title}"
+        return self.entry.name
 
     def height(self, sizes: _Sizes) -> float:
         """Return its points."""
-        return sizes.head if self.entry is None else sizes.row
+        if self.entry is None:
+            return sizes.head
+        return sizes.row
 
 
 class Rows:
@@ -91,7 +114,7 @@ class Rows:
         self.all: Sequence[Row] = ()
         self.tops: Sequence[float] = (0.0,)
         """Points from the top of the list to each row, and to the end."""
-        self._made_of: tuple[object, ...] = ()
+        self._sources: tuple[object, ...] = ()
         self._revealed: str | None = None
         """The key of the entry that was chosen last."""
 
@@ -101,10 +124,10 @@ class Rows:
         groups = user.interface.groups.update(user)
         changes = user.catalogue.list_changes
         sizes = _sizes(user)
-        made_of = (changes, tuple(state.pinned), frozenset(state.folded_runs), sizes)
-        if made_of == self._made_of:
+        sources = (changes, tuple(state.pinned), frozenset(state.folded_runs), sizes)
+        if sources == self._sources:
             return
-        self._made_of = made_of
+        self._sources = sources
         self.all = _rows_of(groups, state.pinned, state.folded_runs)
         self.tops = [0.0, *accumulate(row.height(sizes) for row in self.all)]
 
@@ -119,11 +142,11 @@ class Rows:
         if key == self._revealed:
             return top
         self._revealed = key
-        for number, row in enumerate(self.all):
+        for index, row in enumerate(self.all):
             if row.entry is None or row.entry.key != key:
                 continue
-            least = self.tops[number + 1] - height
-            return min(max(top, least), self.tops[number])
+            lowest_top = self.tops[index + 1] - height
+            return min(max(top, lowest_top), self.tops[index])
         return top
 
     def in_sight(self, top: float, height: float) -> range:
@@ -140,8 +163,8 @@ def _rows_of(
     rows = []
     if pinned:
         by_pin = {e.lasting_name: (group, e) for group in groups for e in group.entries}
-        found = [by_pin[pin] for pin in pinned if pin in by_pin]
-        rows += [Row(group, entry, is_pinned=True) for group, entry in found]
+        members = [by_pin[pin] for pin in pinned if pin in by_pin]
+        rows += [Row(group, entry, is_pinned=True) for group, entry in members]
     for group in groups:
         rows.append(Row(group))
         if group.key not in folded:
@@ -150,7 +173,9 @@ def _rows_of(
 
 
 def _sizes(user: User) -> _Sizes:
-    return _PHONE if user.interface.zones.form == "phone" else _DESK
+    if user.interface.zones.form == "phone":
+        return _PHONE
+    return _DESK
 
 
 def draw_list(user: User) -> None:
@@ -170,14 +195,14 @@ def draw_list(user: User) -> None:
     height = imgui.get_window_height()
     width = imgui.get_content_region_avail().x
     letters = letters_of(user)
-    begin = rows.reveal(user.state.selected, scrolled / scale, height / scale)
+    top = rows.reveal(user.state.selected, scrolled / scale, height / scale)
     # Nothing moves under the pointer.
-    if begin != scrolled / scale and not imgui.is_window_hovered():
-        imgui.set_scroll_y(imgui.get_scroll_y() + begin * scale - scrolled)
+    if top != scrolled / scale and not imgui.is_window_hovered():
+        imgui.set_scroll_y(imgui.get_scroll_y() + top * scale - scrolled)
         user.mark_interface()
-    for number in rows.in_sight(scrolled / scale, height / scale):
-        row = rows.all[number]
-        y = corner.y + round(rows.tops[number] * scale)
+    for index in rows.in_sight(scrolled / scale, height / scale):
+        row = rows.all[index]
+        y = corner.y + round(rows.tops[index] * scale)
         imgui.set_cursor_screen_pos(ImVec2(corner.x, y))
         # Names do not tell entries apart: imgui cuts them at "###", and bytes that are
         # no text are written out.
@@ -239,49 +264,60 @@ def _draw_head(
     scale = theme.scale()
     sizes = _sizes(user)
     imgui.set_next_item_allow_overlap()
-    of = controls.item(f"##{printable(group.key)}", width, sizes.head * scale)
+    item = controls.item(f"##{printable(group.key)}", width, sizes.head * scale)
     opens_menu = _asks_for_menu()
     is_folded = group.key in user.interface.state.folded_runs
     state = state_of(group)
-    if of.pressed:
+    if item.pressed:
         user.do(fold, user, group.key)
-    middle = of.middle[1]
-    right = of.x + of.width - sizes.margin * scale
-    is_over = _is_pointed(of)
-    more = sizes.more * scale
-    opens_menu |= _draw_more(right - more, middle, more, is_lit=True)
+    middle = item.middle[1]
+    right = item.x + item.width - sizes.margin * scale
+    is_over = _is_pointed(item)
+    side = sizes.more * scale
+    opens_menu |= _draw_more(right - side, middle, side, is_lit=True)
     draw = imgui.get_window_draw_list()
-    x = of.x + (sizes.margin + 4) * scale
-    caret = "right" if is_folded else "down"
-    ink = theme.TEXT if is_over else theme.DIM
-    icons.draw(draw, caret, (x + 6 * scale, middle), ink, icons.CARET_SIZE)
+    x = item.x + (sizes.margin + 4) * scale
+    caret = "down"
+    if is_folded:
+        caret = "right"
+    icons.draw(draw, caret, (x + 6 * scale, middle), _ink(is_over), icons.CARET_SIZE)
     x += 20 * scale
     hidden = [letters[entry.key] for entry in group.entries if entry.key in letters]
     if is_folded and hidden:
         _draw_badge(hidden[0], x, middle)
         x += 26 * scale
-    elif group.is_run:
-        dot = ImVec2(x + 4 * scale, middle)
-        draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(state)), 16)
-        x += 16 * scale
     else:
-        icon = "file" if group.key == "Files" else "together"
-        icons.draw(draw, icon, (x + 4 * scale, middle), theme.DIM, icons.CARET_SIZE)
+        _draw_group_sign(group, state, x, middle)
         x += 16 * scale
-    is_training = state.mode == "training"
-    right -= more + 8 * scale
+    right -= side + 8 * scale
     with theme.font_size(theme.SMALL_SIZE):
-        color = theme.FAINT if state.hue == "faint" else hue_color(state)
-        words = group_words(user, group, state)
-        right = write_right(words, right, middle, color)
+        text = group_words(user, group, state)
+        right = write_right(text, right, middle, hue_color(state))
     with theme.bold():
-        ink = theme.TEXT if is_training else theme.DIM
+        ink = _ink(state.mode == "training")
         write(group.title, x, middle, ink, right - x - 8 * scale)
-    if opens_menu:
-        open_menu(_MENU)
-    if imgui.is_popup_open(_MENU):
-        draw_ring(of)
-        draw_menu(_MENU, head_menu(user, group), _beside(user, of))
+    _draw_row_menu(user, item, partial(head_menu, user, group), opens_menu)
+
+
+def _ink(is_lit: bool) -> ImVec4:
+    """Return the colour of letters: dim where they are not lit."""
+    if is_lit:
+        return theme.TEXT
+    return theme.DIM
+
+
+def _draw_group_sign(group: RunGroup, state: RunState, x: float, middle: float) -> None:
+    """Draw the dot of a run's state, or the icon of what is no run, from a pixel x on."""
+    scale = theme.scale()
+    draw = imgui.get_window_draw_list()
+    center = (x + 4 * scale, middle)
+    if group.is_run:
+        color = theme.u32(hue_color(state))
+        draw.add_circle_filled(ImVec2(*center), 4 * scale, color, 16)
+    elif group.key == "Files":
+        icons.draw(draw, "file", center, theme.DIM, icons.CARET_SIZE)
+    else:
+        icons.draw(draw, "together", center, theme.DIM, icons.CARET_SIZE)
 
 
 def _draw_entry(
@@ -295,69 +331,84 @@ def _draw_entry(
     imgui.set_cursor_screen_pos(ImVec2(x, corner.y))
     imgui.set_next_item_allow_overlap()
     width -= 2 * sizes.margin * scale
-    # The names of drawn items tell pinned rows apart.
-    pin = "pinned " if row.is_pinned else ""
-    name = f"##{pin}{printable(entry.key)}"
-    of = controls.item(name, width, sizes.row * scale)
-    if of.pressed:
-        held = imgui.get_io()
-        beside = held.key_ctrl or held.key_shift
-        user.do(user.show_beside if beside else user.choose, entry.key)
+    item = controls.item(row.item_name, width, sizes.row * scale)
+    if item.pressed:
+        _show(user, entry)
     opens_menu = _asks_for_menu()
     is_focused = bool(imgui.is_item_focused())
-    asks_to_go = is_focused and imgui.is_key_pressed(imgui.Key.delete, False)
-    if asks_to_go and why_not_taken_out(entry) is None:
-        user.do(take_out, user, [entry.key])
-    controls.tip(_tip(entry))
+    if is_focused:
+        _take_delete_key(user, entry)
+    if item.hovered:
+        controls.tip(tip_of(entry))
     is_chosen = entry.key == user.state.selected
-    is_over = _is_pointed(of)
-    ink = _draw_ground(of, is_chosen, is_over)
-    middle = of.middle[1]
-    right = of.x + of.width - 4 * scale
+    is_over = _is_pointed(item)
+    ink = _draw_ground(item, is_chosen, is_over)
+    middle = item.middle[1]
+    right = item.x + item.width - 4 * scale
     is_lit = is_over or is_chosen or is_focused
-    more = sizes.more * scale
-    opens_menu |= _draw_more(right - more, middle, more, is_lit, ink)
-    right -= more + 10 * scale
-    sign_ink = ink if is_chosen else theme.FAINT
-    x = _draw_sign(of, entry, letters.get(entry.key, ""), sign_ink)
+    side = sizes.more * scale
+    opens_menu |= _draw_more(right - side, middle, side, is_lit, ink)
+    right -= side + 10 * scale
+    sign_ink = theme.FAINT
+    fact_ink = theme.DIM
+    if is_chosen:
+        sign_ink = ink
+        fact_ink = ink
+    x = _draw_sign(item, entry, letters.get(entry.key, ""), sign_ink)
     with theme.font_size(theme.SMALL_SIZE):
         fact = fact_of(user, entry)
-        color = ink if is_chosen else theme.DIM
-        right = write_right(fact, right, middle, color) - 10 * scale
-    text = f"{entry.name}  \u00b7  {row.group.title}" if row.is_pinned else entry.name
-    write(text, x, middle, ink, right - x)
+        right = write_right(fact, right, middle, fact_ink) - 10 * scale
+    write(row.text, x, middle, ink, right - x)
     if entry.progress is not None:
-        _draw_progress(of, entry.progress)
-    if opens_menu:
-        open_menu(_MENU)
-    if imgui.is_popup_open(_MENU):
-        draw_ring(of)
-        draw_menu(_MENU, entry_menu(user, entry), _beside(user, of))
+        _draw_progress(item, entry.progress)
+    _draw_row_menu(user, item, partial(entry_menu, user, entry), opens_menu)
 
 
-def _draw_ground(of: controls.Item, is_chosen: bool, is_over: bool) -> ImVec4:
+def _take_delete_key(user: User, entry: Entry) -> None:
+    """Take an entry out of the list if the Delete key is pressed, and it can be."""
+    is_pressed = imgui.is_key_pressed(imgui.Key.delete, False)
+    if is_pressed and why_not_taken_out(entry) is None:
+        user.do(take_out, user, [entry.key])
+
+
+def _show(user: User, entry: Entry) -> None:
+    """Show an entry that was pressed; with Ctrl or Shift beside what is shown."""
+    io = imgui.get_io()
+    if io.key_ctrl or io.key_shift:
+        user.do(user.show_beside, entry.key)
+    else:
+        user.do(user.choose, entry.key)
+
+
+def _draw_ground(item: controls.Item, is_chosen: bool, is_over: bool) -> ImVec4:
     """Draw what lies under a row; return the colour of its letters."""
-    color = theme.CHOSEN_GROUND
-    if not is_chosen:
-        color = theme.DOWN if of.is_held else theme.FIELD
+    color = theme.FIELD
+    ink = theme.TEXT
+    if is_chosen:
+        color = theme.CHOSEN_GROUND
+        ink = theme.ON_CHOSEN
+    elif item.is_held:
+        color = theme.DOWN
     if is_chosen or is_over:
         draw = imgui.get_window_draw_list()
         rounding = theme.FIELD_ROUNDING * theme.scale()
-        draw.add_rect_filled(of.low, of.high, theme.u32(color), rounding)
-    return theme.ON_CHOSEN if is_chosen else theme.TEXT
+        draw.add_rect_filled(item.low, item.high, theme.u32(color), rounding)
+    return ink
 
 
-def _draw_sign(of: controls.Item, entry: Entry, letter: str, ink: ImVec4) -> float:
+def _draw_sign(item: controls.Item, entry: Entry, letter: str, ink: ImVec4) -> float:
     """Draw the icon of a row, or its letter; return the pixel x where its name begins."""
     scale = theme.scale()
-    x = of.x + 10 * scale
+    x = item.x + 10 * scale
     if letter:
-        _draw_badge(letter, x - scale, of.middle[1])
+        _draw_badge(letter, x - scale, item.middle[1])
     else:
-        has_fault = bool(entry.fault or entry.fault_of_source)
-        icon = "warning" if has_fault else icons.of_kind(entry.kind)
-        color = theme.FAULT if has_fault else ink
-        center = (x + 8 * scale, of.middle[1])
+        icon = icons.of_kind(entry.kind)
+        color = ink
+        if entry.fault or entry.fault_of_source:
+            icon = "warning"
+            color = theme.FAULT
+        center = (x + 8 * scale, item.middle[1])
         icons.draw(imgui.get_window_draw_list(), icon, center, color, icons.SIZE)
     return x + 26 * scale
 
@@ -376,41 +427,64 @@ def _draw_more(
         return False
     imgui.set_cursor_screen_pos(ImVec2(x, middle - side / 2))
     imgui.push_item_flag(imgui.ItemFlags_.no_nav.value, True)
-    of = controls.item("##more", side, side)
+    item = controls.item("##more", side, side)
     imgui.pop_item_flag()
     draw = imgui.get_window_draw_list()
-    if of.hovered or of.is_held:
-        color = theme.DOWN if of.is_held else theme.HOVER
-        draw.add_rect_filled(of.low, of.high, theme.u32(color), 4 * scale)
-    icons.draw(draw, "more", of.middle, ink or theme.DIM, icons.SIZE)
-    return of.pressed
+    if item.hovered or item.is_held:
+        color = theme.HOVER
+        if item.is_held:
+            color = theme.DOWN
+        draw.add_rect_filled(item.low, item.high, theme.u32(color), 4 * scale)
+    icons.draw(draw, "more", item.middle, ink or theme.DIM, icons.SIZE)
+    return item.pressed
 
 
-def _draw_progress(of: controls.Item, progress: float) -> None:
+def _draw_progress(item: controls.Item, progress: float) -> None:
     """Draw a line below a row that loads."""
     scale = theme.scale()
-    bottom = of.y + of.height
+    bottom = item.y + item.height
     draw = imgui.get_window_draw_list()
     for share, color in ((1.0, theme.LINE), (max(progress, 0.02), theme.ACCENT)):
-        low = ImVec2(of.x, bottom - 2 * scale)
-        high = ImVec2(of.x + of.width * share, bottom)
+        low = ImVec2(item.x, bottom - 2 * scale)
+        high = ImVec2(item.x + item.width * share, bottom)
         draw.add_rect_filled(low, high, theme.u32(color), scale)
 
 
-def _is_pointed(of: controls.Item) -> bool:
+def _is_pointed(item: controls.Item) -> bool:
     """Return whether the pointer is over a row, also over its button."""
     if not imgui.is_window_hovered(
         imgui.HoveredFlags_.allow_when_blocked_by_active_item
     ):
         return False
-    return bool(imgui.is_mouse_hovering_rect(of.low, of.high))
+    return bool(imgui.is_mouse_hovering_rect(item.low, item.high))
 
 
-def _beside(user: User, of: controls.Item) -> tuple[float, float]:
+def _draw_row_menu(
+    user: User,
+    item: controls.Item,
+    rows: Callable[[], Sequence[MenuRow | None]],
+    is_asked_for: bool,
+) -> None:
+    """Draw the menu of a row while it is open.
+
+    Args:
+        user: whose list it is.
+        item: the row.
+        rows: returns those of the menu.
+        is_asked_for: True to open it now.
+    """
+    if is_asked_for:
+        open_menu(_MENU)
+    if imgui.is_popup_open(_MENU):
+        draw_ring(item)
+        draw_menu(_MENU, rows(), _menu_corner(user, item))
+
+
+def _menu_corner(user: User, item: controls.Item) -> tuple[float, float]:
     """Return where the menu of a row opens: beside the panel, which stays readable."""
     panel = user.interface.zones.panel
     scale = theme.scale()
-    return panel.x + panel.width + 6 * scale, of.y - 6 * scale
+    return panel.x + panel.width + 6 * scale, item.y - 6 * scale
 
 
 def _asks_for_menu() -> bool:
@@ -418,74 +492,3 @@ def _asks_for_menu() -> bool:
     right = imgui.MouseButton_.right
     is_clicked = imgui.is_item_hovered() and imgui.is_mouse_released(right)
     return is_clicked or is_menu_key_pressed()
-
-
-# -- what rows say ---------------------------------------------------------------------
-
-
-def fact_of(user: User, entry: Entry) -> str:
-    """Return the one fact that a row tells of its entry."""
-    if entry.progress is not None:
-        return f"{entry.progress:.0%}"
-    if entry.fault or entry.fault_of_source:
-        return ""
-    kind = kinds.about(entry.kind)
-    if not entry.alive and entry.step is not None and not kind.strip:
-        return f"step {entry.step:,.12g}"
-    if entry.count is not None:
-        return f"{entry.count:,}"
-    slot = user.catalogue.slots.get(entry.key)
-    view = None if slot is None else slot.view
-    if view is not None and not view.empty and view.kind == entry.kind:
-        fact = kind.fact(view.content)
-        if fact:
-            return fact
-    if entry.is_file or not entry.alive:
-        return ""
-    return f"{rate_text(entry.rate_hz)} /s" if entry.rate_hz >= _LEAST_HZ else ""
-
-
-def _tip(entry: Entry) -> str:
-    """Return what a row says once the pointer rests on it."""
-    fault = entry.fault or entry.fault_of_source
-    if fault:
-        return f"{printable(entry.name)} cannot be shown: {fault}"
-    if entry.is_file:
-        return f"{printable(entry.key)}\n{entry.kind or 'being read'}"
-    alive = "publishing" if entry.alive else "its run has ended"
-    return f"{entry.kind}, version {entry.version:,}, {alive}"
-
-
-def letters_of(user: User) -> dict[str, str]:
-    """Return the letters of the entries that are compared, by their keys."""
-    if len(user.layout) < 2:
-        return _letters_of_view(user)
-    letters = {}
-    for viewport in user.layout:
-        for feature in user.catalogue.features:
-            badge = feature.note(viewport).badge
-            if badge and viewport.key is not None:
-                letters[viewport.key] = badge
-    return letters
-
-
-def _letters_of_view(user: User) -> dict[str, str]:
-    """Return the letters of the entries that the only pane compares in one picture."""
-    view = user.view
-    if view is None or view.empty:
-        return {}
-    letters = {}
-    for letter, data in view.view.compared().items():
-        for slot in user.catalogue.slots.values():
-            if slot.content is data:
-                letters[slot.entry.key] = letter
-    return letters
-
-
-def caption_of(entry: Entry | None, typing: bool) -> Caption:
-    """Return the title of the window or tab that shows this entry."""
-    if entry is None:
-        return Caption(typing=typing)
-    title = f"{printable(entry.name)} \u00b7 {printable(entry.group)} \u2013 splatview"
-    # That its run ended is said by a card over the picture.
-    return Caption(title, "", typing)

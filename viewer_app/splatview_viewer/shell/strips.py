@@ -243,7 +243,7 @@ def _draw_buttons(
     strip = viewport.head
     side = min(_BUTTON * scale, strip.height)
     gap = _BUTTON_GAP * scale
-    if user.interface.around == "phone":
+    if user.interface.surroundings == "phone":
         side = strip.height
         gap = 0.0
     x = strip.x + strip.width - side - 4 * scale

@@ -25,7 +25,7 @@ _TIP_DELAY_S = 0.6
 
 def _render(
     framebuffer: moderngl.Framebuffer,
-    work: Callable[[], AbstractContextManager[object]],
+    gpu_work: Callable[[], AbstractContextManager[object]],
     clear: bool,
 ) -> None:
     """Render the frame that has ended, over what is there or over nothing."""
@@ -34,7 +34,7 @@ def _render(
         framebuffer.use()
         framebuffer.clear(0.0, 0.0, 0.0, 0.0)
     if drawn.total_vtx_count:
-        with work():
+        with gpu_work():
             framebuffer.use()
             imgui.backends.opengl3_render_draw_data(drawn)
             # This tells moderngl what imgui left bound.
@@ -113,7 +113,7 @@ class Surface:
         self,
         framebuffer: moderngl.Framebuffer,
         scale: float,
-        work: Callable[[], AbstractContextManager[object]] = nullcontext,
+        gpu_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         *,
         clear: bool = False,
         keeps: bool = False,
@@ -126,7 +126,7 @@ class Surface:
         Args:
             framebuffer: of the OpenGL context of this surface.
             scale: pixels per point.
-            work: OpenGL is given anything only inside it, and only if anything is seen.
+            gpu_work: OpenGL is given anything only inside it, and only if anything is seen.
             clear: over nothing instead.
             keeps: boards that stay keep what was drawn in them, where that can be.
         """
@@ -161,7 +161,7 @@ class Surface:
         finally:
             end_frame()
             if not (self.is_behind and self.catches_up):
-                _render(framebuffer, work, clear)
+                _render(framebuffer, gpu_work, clear)
 
     def _may_keep_boards(self) -> bool:
         """Return whether boards can keep what was drawn in them, once a frame has begun.
@@ -179,17 +179,16 @@ class Surface:
     def draw_over(
         self,
         framebuffer: moderngl.Framebuffer,
-        over: Callable[[Rect, float], bool],
+        draw: Callable[[Rect, float], bool],
         scale: float,
     ) -> bool:
         """Draw only what a view writes over its picture, which fills the framebuffer.
 
         Returns its result.
         """
-        changed = False
         with self.frame(framebuffer, scale):
-            changed = over(Rect(0, 0, *self.size), scale)
-        return changed
+            return draw(Rect(0, 0, *self.size), scale)
+        return False
 
     def close(self) -> None:
         """Give back everything.

@@ -57,8 +57,11 @@ def draw_time_area(user: User, rect: Rect, scale: float) -> bool:
     if not rect.height:
         return False
     is_phone = user.interface.zones.form == "phone"
-    with board("time", rect, color=_SEEN_THROUGH if is_phone else theme.BAR) as opened:
-        if not opened:
+    ground = theme.BAR
+    if is_phone:
+        ground = _SEEN_THROUGH
+    with board("time", rect, color=ground) as is_open:
+        if not is_open:
             return False
         area = _LaneArea(user, rect, scale)
         if is_phone:
@@ -106,10 +109,10 @@ def chosen_lane(user: User) -> Lane:
 
     That is the one that the user chose, else the first that has something.
     """
-    return _chosen_of(lanes_of(user), user)
+    return _lane_of_transport(lanes_of(user), user)
 
 
-def _chosen_of(lanes: Sequence[Lane], user: User) -> Lane:
+def _lane_of_transport(lanes: Sequence[Lane], user: User) -> Lane:
     """Return the one of these lanes that the transport is for."""
     for lane in lanes:
         if lane.name == user.interface.state.lane:
@@ -133,14 +136,14 @@ class _LaneArea:
         """Draw the transport and all lanes; return True to draw the picture again."""
         self._draw_fold_edge()
         lanes = lanes_of(self.user)
-        chosen = _chosen_of(lanes, self.user)
+        played_lane = _lane_of_transport(lanes, self.user)
         side = theme.BUTTON_HEIGHT * self.scale
         middle = self.rect.y + self.rect.height / 2
-        self._draw_transport(chosen, middle - side / 2)
+        self._draw_transport(played_lane, middle - side / 2)
         changed = False
         for lane, top in zip(lanes, _LANE_TOPS, strict=False):
             y = round(self.rect.y + top * self.scale)
-            changed |= self._draw_lane(lane, y, is_chosen=lane.name == chosen.name)
+            changed |= self._draw_lane(lane, y, is_chosen=lane is played_lane)
         return changed
 
     def draw_folded(self) -> None:
@@ -152,20 +155,20 @@ class _LaneArea:
         self._draw_play(lane, side / self.scale)
         left = self.rect.x + (_MARGIN + 30) * self.scale
         imgui.set_cursor_screen_pos(ImVec2(left, self.rect.y))
-        of = controls.item(
+        item = controls.item(
             "time handle", self.rect.x + self.rect.width - left, self.rect.height
         )
         controls.tip("Open the time area (T)")
         draw = imgui.get_window_draw_list()
-        _draw_handle(draw, self.rect, theme.TEXT if of.hovered else theme.FAINT)
-        words = lane.caption or lane.empty_text
-        room = self.rect.width / 2 - (left - self.rect.x) - 40 * self.scale
+        _draw_handle(draw, self.rect, _ink(item.hovered))
+        caption = lane.caption or lane.empty_text
+        width = self.rect.width / 2 - (left - self.rect.x) - 40 * self.scale
         with theme.font_size(theme.SMALL_SIZE):
-            text = fitted(f"{lane.name}: {words}", max(room, 1))
-            top = of.middle[1] - imgui.get_text_line_height() / 2
+            text = fitted(f"{lane.name}: {caption}", max(width, 1))
+            top = item.middle[1] - imgui.get_text_line_height() / 2
             x = round(left + 4 * self.scale)
             lettering.write(draw, x, round(top), theme.u32(theme.DIM), text)
-        if of.pressed:
+        if item.pressed:
             self.user.do(self.user.fold_time)
 
     def draw_strip(self) -> bool:
@@ -212,25 +215,33 @@ class _LaneArea:
         self, lane: Lane, side: float, *, width: float = 0.0, flat: bool = False
     ) -> None:
         """Draw the button that plays a lane, at imgui's cursor; sizes are points."""
-        word = "Stop" if lane.playing else "Play"
-        icon = "stop" if lane.playing else "play"
+        verb = "Play"
+        if lane.playing:
+            verb = "Stop"
+        ground: ImVec4 | None = theme.FIELD
+        points = icons.SIZE
+        if flat:
+            ground = None
+            points = 18
         enabled = lane.reason is None
         size = ((width or side) * self.scale, side * self.scale)
-        of = controls.item("time play", *size, enabled=enabled)
-        controls.draw_ground(of, None if flat else theme.FIELD)
+        item = controls.item("time play", *size, enabled=enabled)
+        controls.draw_ground(item, ground)
         draw = imgui.get_window_draw_list()
-        ink = theme.TEXT if enabled else theme.FAINT
-        icons.draw(draw, icon, of.middle, ink, 18 if flat else icons.SIZE)
-        controls.tip(lane.reason or f"{word} {lane.name.lower()} (P)")
-        if of.pressed and enabled:
+        icons.draw(draw, verb.lower(), item.middle, _ink(enabled), points)
+        controls.tip(lane.reason or f"{verb} {lane.name.lower()} (P)")
+        if item.pressed and enabled:
             lane.play(not lane.playing)
 
     def _draw_lane(self, lane: Lane, y: int, *, is_chosen: bool) -> bool:
         """Draw a lane from a pixel y on; return True to draw the picture again."""
         scale = self.scale
         is_narrow = self.rect.width < _NARROW * scale
-        name_width = _LANE_HEIGHT if is_narrow else _NAME_WIDTH
-        right_width = _BUTTON[0] + 6 if is_narrow else _RIGHT_WIDTH
+        name_width = _NAME_WIDTH
+        right_width = _RIGHT_WIDTH
+        if is_narrow:
+            name_width = _LANE_HEIGHT
+            right_width = _BUTTON[0] + 6
         x = self.rect.x + _NAME_LEFT * scale
         self._draw_name(lane, (x, y), name_width, is_chosen=is_chosen)
         left = round(x + (name_width + _NAME_GAP) * scale)
@@ -261,32 +272,38 @@ class _LaneArea:
         scale = self.scale
         imgui.set_cursor_screen_pos(ImVec2(*corner))
         name = f"lane {lane.name}"
-        of = controls.item(name, width * scale, _LANE_HEIGHT * scale)
-        if of.pressed:
+        item = controls.item(name, width * scale, _LANE_HEIGHT * scale)
+        if item.pressed:
             self.user.interface.state.lane = lane.name
         controls.tip(f"Play, back and on are for this lane: {lane.name.lower()}")
         draw = imgui.get_window_draw_list()
-        ink = theme.TEXT if of.hovered else theme.DIM
-        ground = theme.HOVER if of.hovered else None
+        ink = theme.DIM
+        ground = None
         if is_chosen:
             ink = theme.ON_CHOSEN
             ground = theme.CHOSEN_GROUND
+        elif item.hovered:
+            ink = theme.TEXT
+            ground = theme.HOVER
         if ground is not None:
             rounding = theme.FIELD_ROUNDING * scale
-            draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
-        middle = of.middle[1]
+            draw.add_rect_filled(item.low, item.high, theme.u32(ground), rounding)
+        middle = item.middle[1]
         if lane.icon in ("A", "B"):
             color = theme.run_color("AB".index(lane.icon))
-            controls.badge(lane.icon, color, (of.x + 8 * scale, middle - 9 * scale))
+            controls.badge(lane.icon, color, (item.x + 8 * scale, middle - 9 * scale))
         else:
             icons.draw(
-                draw, lane.icon, (of.x + 18 * scale, middle), ink, icons.TEXT_SIZE
+                draw, lane.icon, (item.x + 18 * scale, middle), ink, icons.TEXT_SIZE
             )
         if width < _NAME_WIDTH:
             return
-        with theme.bold() if is_chosen else theme.font_size(theme.FONT_SIZE):
+        font = theme.font_size(theme.FONT_SIZE)
+        if is_chosen:
+            font = theme.bold()
+        with font:
             top = middle - imgui.get_text_line_height() / 2
-            x = round(of.x + 34 * scale)
+            x = round(item.x + 34 * scale)
             lettering.write(draw, x, round(top), theme.u32(ink), lane.name)
 
     def _draw_track(self, lane: Lane, rect: Rect) -> bool:
@@ -329,43 +346,62 @@ class _LaneArea:
         scale = self.scale
         imgui.set_cursor_screen_pos(ImVec2(*corner))
         enabled = button.reason is None
-        of = controls.item(button.text, *size, enabled=enabled)
-        controls.draw_ground(of, None if flat else theme.FIELD)
-        draw = imgui.get_window_draw_list()
+        item = controls.item(button.text, *size, enabled=enabled)
+        ground: ImVec4 | None = theme.FIELD
+        if flat:
+            ground = None
+        controls.draw_ground(item, ground)
         has_sign = bool(button.icon) or button.on is not None
-        sign_width = 20 * scale if has_sign else 0.0
+        sign_width = 0.0
+        if has_sign:
+            sign_width = 20 * scale
         text_width = lettering.measure(button.text).x
-        x = of.x + max((of.width - sign_width - text_width) / 2, 2 * scale)
-        middle = of.middle[1]
-        ink = theme.TEXT if enabled else theme.FAINT
-        if button.on is not None:
-            color = theme.SUCCESS if button.on else theme.FAINT
-            dot = ImVec2(x + 5 * scale, middle)
-            draw.add_circle_filled(dot, 4 * scale, theme.u32(color), 16)
-        elif button.icon:
-            sign = theme.DIM if enabled else theme.FAINT
-            icons.draw(
-                draw, button.icon, (x + 6 * scale, middle), sign, icons.TEXT_SIZE
-            )
+        x = item.x + max((item.width - sign_width - text_width) / 2, 2 * scale)
+        middle = item.middle[1]
+        _draw_button_sign(button, x, middle)
         top = round(middle - imgui.get_text_line_height() / 2)
-        lettering.write(
-            draw, round(x + sign_width - 2 * scale), top, theme.u32(ink), button.text
-        )
+        left = round(x + sign_width - 2 * scale)
+        draw = imgui.get_window_draw_list()
+        lettering.write(draw, left, top, theme.u32(_ink(enabled)), button.text)
         controls.tip(button.reason or button.tip)
-        if of.pressed and enabled:
+        if item.pressed and enabled:
             self.user.interface.state.lane = lane.name
             button.press()
 
     def _draw_fold_edge(self) -> None:
         """Draw the handle at the upper edge: a click folds the time area."""
         imgui.set_cursor_screen_pos(ImVec2(self.rect.x, self.rect.y))
-        of = controls.item("time handle", self.rect.width, _EDGE * self.scale)
+        item = controls.item("time handle", self.rect.width, _EDGE * self.scale)
         controls.tip("Fold the time area (T)")
-        if of.hovered:
-            edge = Rect(self.rect.x, self.rect.y, self.rect.width, round(of.height))
+        if item.hovered:
+            edge = Rect(self.rect.x, self.rect.y, self.rect.width, round(item.height))
             _draw_handle(imgui.get_window_draw_list(), edge, theme.TEXT)
-        if of.pressed:
+        if item.pressed:
             self.user.do(self.user.fold_time)
+
+
+def _ink(is_lit: bool) -> ImVec4:
+    """Return the colour of letters: faint where they are not lit."""
+    if is_lit:
+        return theme.TEXT
+    return theme.FAINT
+
+
+def _draw_button_sign(button: LaneButton, x: float, middle: float) -> None:
+    """Draw the icon of a lane's button or the dot of its state, from a pixel x on."""
+    scale = theme.scale()
+    draw = imgui.get_window_draw_list()
+    if button.on is not None:
+        color = theme.FAINT
+        if button.on:
+            color = theme.SUCCESS
+        dot = ImVec2(x + 5 * scale, middle)
+        draw.add_circle_filled(dot, 4 * scale, theme.u32(color), 16)
+    elif button.icon:
+        color = theme.FAINT
+        if button.reason is None:
+            color = theme.DIM
+        icons.draw(draw, button.icon, (x + 6 * scale, middle), color, icons.TEXT_SIZE)
 
 
 def _draw_upper_line(rect: Rect) -> None:

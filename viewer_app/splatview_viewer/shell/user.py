@@ -337,7 +337,7 @@ class User(UserActions):
     def area(self) -> Rect:
         """Return the part of the screen that the pictures have."""
         screen = self.screen.state
-        return self.interface.place(screen.size, screen.scale).panes
+        return self.interface.place_zones(screen.size, screen.scale).panes
 
     def show_about(self) -> None:
         """Open the card about the viewer."""

@@ -15,7 +15,7 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.shell.runs import listed_key
 from splatview_viewer.shell.schedule import TOGETHER
 from splatview_viewer.shell.seen_cameras import SeenCameras
-from splatview_viewer.shell.stream_list import caption_of
+from splatview_viewer.shell.stream_texts import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:

@@ -334,7 +334,7 @@ class Viewport:
             view.view.host.scale = (
                 self.user.screen.state.scale
             )  # changes with the monitor, and with a page's zoom
-            view.view.host.around = self.user.interface.around
+            view.view.host.around = self.user.interface.surroundings
             view.draw(framebuffer, self.rect)
             return True
 
