@@ -58,7 +58,7 @@ class Stage:
         """Take turns until nothing is left to draw."""
 
         def is_at_rest() -> bool:
-            return not self.user.dirty and not self.user.pictures_dirty
+            return not self.user.dirty and not self.user.schedule.pictures_dirty
 
         self.wait_for(is_at_rest)
 
