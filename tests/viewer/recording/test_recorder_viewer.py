@@ -222,6 +222,8 @@ def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
     viewer.do()
     assert player.step == 10
     assert chosen_lane(viewer.user).caption == "step 10"
+    viewer.do(Key("period"))
+    assert player.step == 20
     viewer.click("Live")
     assert player.step is None
 

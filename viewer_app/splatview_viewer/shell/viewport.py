@@ -22,6 +22,7 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.scene_view.film import see_through
 from splatview_viewer.scene_view.tool import in_order
+from splatview_viewer.shell.run_record import record_commands, record_of
 from splatview_viewer.shell.time_area import lane_of_command
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.recovery import Faults
@@ -204,7 +205,8 @@ class Viewport:
 
     def commands(self) -> Sequence[Command[Any]]:
         """Return what the user can ask of what it shows; each is run with the view."""
-        return self._attempt("commands", lambda _, view: view.view.commands(), ())
+        commands = self._attempt("commands", lambda _, view: view.view.commands(), ())
+        return [*commands, *record_commands(self)]
 
     def undoable_state(self) -> Any:
         """Return what undo can bring back of its view; None for nothing yet."""
@@ -234,37 +236,9 @@ class Viewport:
             return ()
         return self._attempt("lanes", lambda _, view: view.view.lanes(), ())
 
-    @property
-    def groups(self) -> list[str]:
-        """The runs that it shows: of a comparison, those of its parts."""
-        slot = self.slot
-        if slot is None:
-            return []
-        slots = self.user.catalogue.slots
-        parts = [slots[key] for key in slot.source.uses if key in slots]
-        return [part.entry.group for part in parts or [slot]]
-
     def record_view(self) -> ShownView | None:
-        """Return the view of the recorded scene of the run that it shows.
-
-        It is that of this pane, of another one of the user, or the one that this pane
-        showed before. None: nothing is recorded of that run.
-        """
-        entry = self.entry
-        if entry is None or entry.is_file:
-            return None
-        for viewport in [self, *self.user.layout]:
-            view = viewport.view
-            is_of_run = entry.group in viewport.groups
-            if is_of_run and view is not None and _is_recorded(view):
-                return view
-        group = self.user.interface.groups.of(entry)
-        slots = self.user.catalogue.slots
-        for other in () if group is None else group.entries:
-            view = slots[other.key].views.get(self) if other.key in slots else None
-            if view is not None and _is_recorded(view):
-                return view
-        return None
+        """Return the view of the recorded scene of its run, as `record_of`."""
+        return record_of(self)
 
     def take_shortcut(self, event: ev.Key) -> bool:
         """Run the command of what it shows that a key is the shortcut of.
@@ -455,11 +429,6 @@ class Viewport:
             return
         if path is not None:
             self.user.say(f"Saved {path}")
-
-
-def _is_recorded(view: ShownView) -> bool:
-    """Return whether there is a record of what a view shows."""
-    return not view.empty and view.view.playback is not None
 
 
 def _is_release(event: Event) -> bool:
