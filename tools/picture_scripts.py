@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
@@ -106,6 +107,30 @@ def publish_photos(folder: Path) -> None:
     )
 
 
+def publish_render(folder: Path | None) -> None:
+    """Publish a photograph with what a detector would find in it; noise without one."""
+    import splatview
+
+    if folder is None:
+        splatview.publish(torch.rand(240, 320, 3), "render")
+        return
+    with Image.open(photo_file(folder, PHOTO_COUNT // 2)) as photo:
+        splatview.publish(np.asarray(photo), "render")
+    splatview.annotate(
+        "render",
+        boxes=[
+            (118, 60, 404, 290),
+            (20, 245, 152, 362),
+            (367, 245, 500, 362),
+            (220, 440, 282, 500),
+        ],
+        labels=["head", "hand", "hand", "grass"],
+        scores=[0.98, 0.94, 0.93, 0.81],
+        lines=[[(86, 304), (260, 270), (434, 304)]],
+        by="detector",
+    )
+
+
 class Training:
     """A training whose scene was trained already, and gets there step by step."""
 
@@ -164,15 +189,13 @@ def main() -> None:
 
     training = Training(options.scene, options.noise)
     training.publish(0)
-    image = torch.rand(240, 320, 3)
-    splatview.publish(image, "render")
+    publish_render(options.photos)
     if options.photos is not None:
         publish_photos(options.photos)
     splatview.publish_memory(device="cpu")
     for index in range(SNAPSHOTS):
         sys.stdin.readline()
         training.publish(index + 1)
-        splatview.publish(image, "render")
     pause = threading.Event()
     while True:
         splatview.wait_while_paused()

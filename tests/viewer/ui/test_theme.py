@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
+from imgui_bundle import ImVec2, imgui
 from support.contrast import contrast
 
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.surface import Surface
+from splatview_viewer.ui import controls
 from splatview_viewer.ui.theme import COLORS, RUN_COLORS
+from splatview_viewer.ui.widgets import board
 
 GROUNDS = ("BAR", "PANEL", "FIELD", "POPUP", "PLOT")
 INKS = ("TEXT", "DIM", "FAINT", "ACCENT", "RUN_B", "SUCCESS", "WAITS", "FAULT")
@@ -31,6 +39,22 @@ def test_letters_stand_out_from_their_ground(
     ink: str, ground: str, is_light: bool
 ) -> None:
     assert contrast_of(COLORS[ink][is_light], COLORS[ground][is_light]) >= 4.5
+
+
+@pytest.mark.parametrize("is_light", [False, True], ids=["dark", "light"])
+def test_icons_of_what_cannot_be_used_stand_out(is_light: bool) -> None:
+    def draw(rect: Rect, scale: float) -> bool:
+        with board("icon", rect):
+            imgui.set_cursor_screen_pos(ImVec2(16, 16))
+            controls.icon_button("undo", "undo", reason="nothing was done")
+        return False
+
+    with closing(OffscreenScreen(64, 64)) as screen, closing(Surface()) as surface:
+        surface.light = is_light
+        surface.draw_over(screen.framebuffer, draw, 1.0)
+        surface.draw_over(screen.framebuffer, draw, 1.0)
+        pixels = screen.pixels()[16:46, 16:46, :3].astype(int)
+    assert contrast(pixels) >= 4.5
 
 
 @pytest.mark.parametrize("is_light", [False, True], ids=["dark", "light"])

@@ -63,11 +63,24 @@ def draw_legend(
         _draw_colors(draw, map_name, left, right, top, top + _BAR_HEIGHT * scale)
         label_y = round(top + (_BAR_HEIGHT + 4) * scale)
         color = theme.u32(theme.INK_DIM)
-        for label, share in zip(labels, (0.0, 0.5, 1.0), strict=True):
-            free_width = right - left - imgui.calc_text_size(label).x
-            draw.add_text(
-                ImVec2(round(left + share * free_width), label_y), color, label
-            )
+        for label, label_x in zip(
+            labels, _label_places(labels, left, right), strict=True
+        ):
+            draw.add_text(ImVec2(round(label_x), label_y), color, label)
+
+
+def _label_places(labels: Sequence[str], left: float, right: float) -> list[float]:
+    """Return the pixels x of three labels between the ends of a bar.
+
+    The second is in the middle, unless it would touch another one there.
+    """
+    first, second, third = (imgui.calc_text_size(label).x for label in labels)
+    middle = (left + right - second) / 2
+    between = (left + first + right - third - second) / 2
+    gap = imgui.get_text_line_height()
+    if middle + second + gap > right - third or middle < left + first + gap:
+        middle = between
+    return [left, middle, right - third]
 
 
 def draw_difference_legend(gain: float, rect: Rect, scale: float) -> None:
