@@ -10,6 +10,9 @@ from pathlib import Path
 _PROGRAMS = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
 _FLAGS = ["--no-sandbox", "--disable-gpu"]
 _PATIENCE_MS = 60_000
+_POLL_MS = 200
+_FRAMES = 4
+"""Pictures that the page has shown before its viewer ends."""
 
 
 def take_stopped_page(file: Path, scene: Path | None, size: tuple[int, int]) -> None:
@@ -42,7 +45,9 @@ def take_stopped_page(file: Path, scene: Path | None, size: tuple[int, int]) -> 
             browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS)
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
             page.goto(_address_of(viewer))
-            page.wait_for_function("splatview.state().frames > 3", timeout=_PATIENCE_MS)
+            # The page evaluates no texts by itself, as waiting for one would need.
+            while page.evaluate("splatview.state().frames") < _FRAMES:
+                page.wait_for_timeout(_POLL_MS)
             viewer.terminate()
             viewer.wait()
             page.wait_for_selector("#stopped:visible", timeout=_PATIENCE_MS)

@@ -37,6 +37,7 @@ from splatview_viewer.core.events import (
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.kinds.snapshot.panes.compare import shown_growth, toggle_row
@@ -255,6 +256,7 @@ def start_anew(viewer: Viewer, size: tuple[int, int]) -> None:
         frustums.leave()
     _hide_cameras(view)
     view.tools.choose("navigate")
+    view.state = GaussianState(place=view.state.place, training=view.state.training)
     _look_from(viewer, _CAMERA)
 
 
@@ -345,7 +347,9 @@ def show_compare(viewer: Viewer, scripts: Scripts) -> None:
     viewer.user.compare("pair", _key_of(viewer, "robot-default"))
     viewer.user.choose_tab("compare")
     viewer.do()
-    viewer.click("Beside")
+    while len(viewer.user.layout) < 2:
+        # The panel may scroll while it is clicked.
+        viewer.click("Beside")
     viewer.click("in a pane of its own")
     layout = viewer.user.layout
     first = layout.active

@@ -42,9 +42,9 @@ def _rgb(red: int, green: int, blue: int) -> ImVec4:
     return ImVec4(red / 255, green / 255, blue / 255, 1.0)
 
 
-_WORD = _rgb(0xC7, 0x92, 0xEA)
+_KEYWORD = _rgb(0xC7, 0x92, 0xEA)
 _CALL = _rgb(0x82, 0xB1, 0xFF)
-_NUMBER = _rgb(0xF2, 0xB8, 0x5C)
+_DIGITS = _rgb(0xF2, 0xB8, 0x5C)
 _COMMENT = _rgb(0x8B, 0x93, 0xA1)
 _BOX = _rgb(0x16, 0x18, 0x1C)
 _EDGE = _rgb(0x2E, 0x32, 0x3A)
@@ -53,16 +53,16 @@ _BUTTON_OVER = _rgb(0x33, 0x38, 0x42)
 _CLEAR = ImVec4(0, 0, 0, 0)
 # All of this lies over pictures, which are dark in both themes.
 _CODE: tuple[tuple[tuple[tuple[str, ImVec4], ...], str], ...] = (
-    ((("import ", _WORD), ("splatview", theme.INK)), ""),
+    ((("import ", _KEYWORD), ("splatview", theme.INK)), ""),
     ((), ""),
     (
         (
-            ("for ", _WORD),
+            ("for ", _KEYWORD),
             ("step ", theme.INK),
-            ("in ", _WORD),
+            ("in ", _KEYWORD),
             ("range", _CALL),
             ("(", theme.INK),
-            ("30_000", _NUMBER),
+            ("30_000", _DIGITS),
             ("):", theme.INK),
         ),
         "",
@@ -126,8 +126,8 @@ def dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
     Yields False if nothing of it can be seen.
     """
     viewport.cards.append(rect)
-    number = viewport.user.layout.all.index(viewport)
-    with board(f"{name} {number}", rect, color=_CLEAR) as opened:
+    index = viewport.user.layout.all.index(viewport)
+    with board(f"{name} {index}", rect, color=_CLEAR) as opened:
         if opened:
             high = ImVec2(rect.x + rect.width, rect.y + rect.height)
             imgui.get_window_draw_list().add_rect_filled(
@@ -153,8 +153,8 @@ def draw_empty(user: User, viewport: Viewport, scale: float) -> None:
     y = round(picture.y + max((picture.height - height) / 2, 0))
     rect = Rect(x, y, round(width), round(height))
     viewport.cards.append(rect)
-    number = user.layout.all.index(viewport)
-    with board(f"empty {number}", rect, color=_CLEAR) as opened:
+    index = user.layout.all.index(viewport)
+    with board(f"empty {index}", rect, color=_CLEAR) as opened:
         if opened:
             _draw_empty(user, rect, scale)
 
@@ -165,10 +165,10 @@ def _draw_empty(user: User, rect: Rect, scale: float) -> None:
     with theme.bold(23.5):
         write("Waiting for a run", x, y, theme.INK, rect.width)
     y += 28 * scale
-    words = (
+    text = (
         "Three lines in your training script. They take it a few microseconds a step."
     )
-    write(words, x, y, theme.INK_DIM, rect.width)
+    write(text, x, y, theme.INK_DIM, rect.width)
     y += 27 * scale
     height = (30 + _LINE * len(_CODE)) * scale
     draw = imgui.get_window_draw_list()
@@ -179,17 +179,17 @@ def _draw_empty(user: User, rect: Rect, scale: float) -> None:
     draw.push_clip_rect(low, high, True)
     _draw_code(x + 16 * scale, y + 14 * scale, rect.width)
     draw.pop_clip_rect()
-    place = (high.x - 10 * scale - 74 * scale, y + 10 * scale)
-    if dark_button("Copy", "copy", place, 74):
+    corner = (high.x - 10 * scale - 74 * scale, y + 10 * scale)
+    if dark_button("Copy", "copy", corner, 74):
         user.do(user.screen.desktop.copy, LINES)
         user.do(user.say, "Copied the lines")
     y += height + 24 * scale
     with theme.font_size(theme.SMALL_SIZE):
-        words = (
+        text = (
             "Looked for in the run folder of this user. A script on another machine, or "
             "of another user, is not seen:"
         )
-        write(words, x, y, theme.INK_DIM, rect.width)
+        write(text, x, y, theme.INK_DIM, rect.width)
         y += 20 * scale
         for text, is_code in (
             ("run ", False),
@@ -211,10 +211,10 @@ def _draw_code(x: float, y: float, width: float) -> None:
     with theme.code(14.5):
         letter = lettering.measure("0").x
         has_comments = (_COMMENTS_AT + 30) * letter + 24 * scale <= width
-        for parts, comment in _CODE:
+        for pieces, comment in _CODE:
             middle = y + _LINE / 2 * scale
             end = x
-            for text, color in parts:
+            for text, color in pieces:
                 end = write(text, end, middle, color)
             if comment and has_comments:
                 write(comment, x + _COMMENTS_AT * letter, middle, _COMMENT)
@@ -227,23 +227,27 @@ def _draw_code(x: float, y: float, width: float) -> None:
 def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None:
     """Say once that the run of what is shown ended, and offer to save it."""
     picture = seen_part(viewport)
-    step = "" if entry.step is None else f" at step {entry.step:,.12g}"
-    said = f"The run ended{step}."
-    more = f"{_LAST.get(entry.kind, 'This is the last that')} it published."
+    step = ""
+    if entry.step is not None:
+        step = f" at step {entry.step:,.12g}"
+    title = f"The run ended{step}."
+    remark = f"{_LAST.get(entry.kind, 'This is the last that')} it published."
     save = _save_button(entry)
     with theme.bold():
-        said_width = lettering.measure(said).x
-    more_width = lettering.measure(more).x + 6 * scale
-    save_width = 0.0 if save is None else (save[2] + 14) * scale
-    room = min(picture.width - 24 * scale, picture.width - 120 * scale)
-    around = 16 * scale + 14 * scale + 40 * scale
-    if said_width + more_width + save_width + around > room:
-        more = ""
+        said_width = lettering.measure(title).x
+    more_width = lettering.measure(remark).x + 6 * scale
+    save_width = 0.0
+    if save is not None:
+        save_width = (save[2] + 14) * scale
+    available_width = min(picture.width - 24 * scale, picture.width - 120 * scale)
+    margins = 16 * scale + 14 * scale + 40 * scale
+    if said_width + more_width + save_width + margins > available_width:
+        remark = ""
         more_width = 0.0
-    if said_width + save_width + around > room:
+    if said_width + save_width + margins > available_width:
         save = None
         save_width = 0.0
-    width = round(said_width + more_width + save_width + around)
+    width = round(said_width + more_width + save_width + margins)
     height = round(_END_HEIGHT * scale)
     if width > picture.width or height > picture.height / 2:
         return
@@ -254,17 +258,17 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
             return
         middle = rect.y + rect.height / 2
         with theme.bold():
-            end = write(said, rect.x + 16 * scale, middle, theme.INK)
-        if more:
-            write(more, end + 6 * scale, middle, theme.INK_DIM)
+            end = write(title, rect.x + 16 * scale, middle, theme.INK)
+        if remark:
+            write(remark, end + 6 * scale, middle, theme.INK_DIM)
         top = middle - 15 * scale
         right = rect.x + rect.width - 10 * scale - 30 * scale
         if dark_button("", "close", (right, top), 30, name="close the card"):
             user.do(_dismiss, viewport, entry)
         if save is not None:
             text, icon, points = save
-            place = (right - (points + 6) * scale, top)
-            if dark_button(text, icon, place, points):
+            corner = (right - (points + 6) * scale, top)
+            if dark_button(text, icon, corner, points):
                 user.do(partial(_save, user, viewport, entry))
 
 
@@ -277,16 +281,18 @@ def draw_refusal(
     """
     picture = seen_part(viewport)
     # On a phone the tools are at the right.
-    side = _PHONE_TOOLS if user.interface.zones.form == "phone" else 0.0
-    room = picture.width - side * scale
-    width = round(min(560 * scale, room - 24 * scale))
+    side = 0.0
+    if user.interface.zones.form == "phone":
+        side = _PHONE_TOOLS
+    available_width = picture.width - side * scale
+    width = round(min(560 * scale, available_width - 24 * scale))
     line = imgui.get_text_line_height()
     is_whole = viewport.shows_details
     lines = _lines_of_refusal(refusal, width - 32 * scale, is_whole=is_whole)
     height = round(_END_HEIGHT * scale + len(lines) * line + 12 * scale)
     if width < 120 * scale or height > picture.height:
         return
-    x = round(picture.x + (room - width) / 2)
+    x = round(picture.x + (available_width - width) / 2)
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
     with dark_card("refusal", viewport, rect) as opened:
         if not opened:
@@ -304,7 +310,9 @@ def draw_refusal(
             top += line
         right = rect.x + rect.width
         corner = (right - buttons_width, middle - 15 * scale)
-        text = "Less" if is_whole else "Details"
+        text = "Details"
+        if is_whole:
+            text = "Less"
         if dark_button(text, "", corner, _DETAILS_WIDTH, name="details of the refusal"):
             user.do(_switch_details, viewport)
         corner = (right - 40 * scale, middle - 15 * scale)
@@ -380,34 +388,40 @@ def _save(user: User, viewport: Viewport, entry: Entry) -> None:
 
 
 def dark_button(
-    text: str, icon: str, place: tuple[float, float], width: float, name: str = ""
+    text: str, icon: str, corner: tuple[float, float], width: float, name: str = ""
 ) -> bool:
     """Draw a button over a picture; return True if it was pressed.
 
     Args:
         text: on it; "" for an icon alone.
         icon: one of `ui.icons`; "" for a text alone.
-        place: the pixel of its corner.
+        corner: the pixel of its corner.
         width: points.
         name: for imgui; without, the text.
     """
     scale = theme.scale()
-    imgui.set_cursor_screen_pos(ImVec2(round(place[0]), round(place[1])))
-    height = 28 if text == "Copy" else 30
-    of = controls.item(name or text, width * scale, height * scale)
+    imgui.set_cursor_screen_pos(ImVec2(round(corner[0]), round(corner[1])))
+    height = 30
+    if text == "Copy":
+        height = 28
+    target = controls.item(name or text, width * scale, height * scale)
     draw = imgui.get_window_draw_list()
-    ground = _BUTTON if text else _CLEAR
-    if of.hovered or of.is_held:
+    ground = _CLEAR
+    if text:
+        ground = _BUTTON
+    if target.hovered or target.is_held:
         ground = _BUTTON_OVER
     rounding = theme.FIELD_ROUNDING * scale
-    draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
+    draw.add_rect_filled(target.low, target.high, theme.u32(ground), rounding)
     if not text:
-        icons.draw(draw, icon, of.middle, theme.INK_DIM, icons.TEXT_SIZE)
-        return of.pressed
-    icon_width = 22 * scale if icon else 0.0
-    x = of.x + (of.width - lettering.measure(text).x - icon_width) / 2
+        icons.draw(draw, icon, target.middle, theme.INK_DIM, icons.TEXT_SIZE)
+        return target.pressed
+    icon_width = 0.0
     if icon:
-        center = (x + 7 * scale, of.middle[1])
+        icon_width = 22 * scale
+    x = target.x + (target.width - lettering.measure(text).x - icon_width) / 2
+    if icon:
+        center = (x + 7 * scale, target.middle[1])
         icons.draw(draw, icon, center, theme.INK_DIM, icons.TEXT_SIZE)
-    write(text, x + icon_width, of.middle[1], theme.INK)
-    return of.pressed
+    write(text, x + icon_width, target.middle[1], theme.INK)
+    return target.pressed

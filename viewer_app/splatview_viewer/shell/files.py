@@ -36,7 +36,7 @@ class FoundFile:
     """A file that can be opened, or a folder to look into."""
 
     path: Path
-    words: str
+    text: str
     """Its size, or what it is."""
     is_folder: bool = False
 
@@ -44,10 +44,10 @@ class FoundFile:
 def list_later(folder: Path, wake: Callable[[], None]) -> Job[list[FoundFile]]:
     """Start to list what can be opened in a folder; `wake` is called at the end."""
 
-    def work(job: Job[list[FoundFile]]) -> list[FoundFile]:
+    def list_files(job: Job[list[FoundFile]]) -> list[FoundFile]:
         return list_folder(folder, job)
 
-    return _JOBS.submit(work, wake=wake)
+    return _JOBS.submit(list_files, wake=wake)
 
 
 def list_folder(folder: Path, job: Job[list[FoundFile]]) -> list[FoundFile]:
@@ -59,20 +59,20 @@ def list_folder(folder: Path, job: Job[list[FoundFile]]) -> list[FoundFile]:
     entries.sort(key=_changed_at, reverse=True)
     files = []
     folders = []
-    for number, entry in enumerate(entries[:_MOST_LOOKED_AT]):
-        job.report("looking", number / len(entries))
+    for count, entry in enumerate(entries[:_MOST_LOOKED_AT]):
+        job.report("looking", count / len(entries))
         path = Path(entry.path)
-        words = _words_of(path)
-        if words:
-            files.append(FoundFile(path, words))
+        text = _description(path)
+        if text:
+            files.append(FoundFile(path, text))
         elif entry.is_dir():
             folders.append(FoundFile(path, "folder", is_folder=True))
     folders.sort(key=_name_of)
     return [*files[:_MOST_LISTED], *folders[:_MOST_LISTED]]
 
 
-def _name_of(found: FoundFile) -> str:
-    return found.path.name.lower()
+def _name_of(files: FoundFile) -> str:
+    return files.path.name.lower()
 
 
 def _changed_at(entry: os.DirEntry[str]) -> float:
@@ -82,13 +82,15 @@ def _changed_at(entry: os.DirEntry[str]) -> float:
         return 0.0
 
 
-def _words_of(path: Path) -> str:
+def _description(path: Path) -> str:
     """Return the size of a file that can be opened, or its format; "" for others."""
     try:
         if is_recording(path):
             return "recording"
         name = recognise(path)
-        return name if path.is_dir() else size_text(path.stat().st_size)
+        if path.is_dir():
+            return name
+        return size_text(path.stat().st_size)
     except Exception:
         # Readers may raise anything.
         return ""
@@ -107,8 +109,12 @@ def note_recent(memo: Memo, path: Path) -> None:
     text = str(path.absolute())
     if not text.isprintable():
         return
-    others = [str(other) for other in recent_files(memo) if str(other) != text]
-    memo.put(_MEMO_KEY, [text, *others][:_MOST_RECENT])
+    other_curves = [
+        str(other_curve)
+        for other_curve in recent_files(memo)
+        if str(other_curve) != text
+    ]
+    memo.put(_MEMO_KEY, [text, *other_curves][:_MOST_RECENT])
 
 
 def save_curves(curves: Curves, name: str) -> Path:

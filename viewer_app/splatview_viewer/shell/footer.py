@@ -78,7 +78,9 @@ class Footer:
         """Open the list of files of the current folder."""
         try:
             folder = Path.cwd()
-            self._root = folder.resolve() if _is_page(user) else None
+            self._root = None
+            if _is_page(user):
+                self._root = folder.resolve()
             self._list(user, folder)
         except OSError as e:
             # The working folder was removed.
@@ -139,10 +141,14 @@ class Footer:
         side = height * scale
         right = rect.x + rect.width - 8 * scale
         imgui.set_cursor_screen_pos(ImVec2(right - 2 * side - 4 * scale, top))
-        icon = "moon" if user.state.light else "sun"
-        word = "Dark" if user.state.light else "Light"
-        hint = f"{word} colours; pictures stay as they are"
-        if controls.icon_button(icon, word, hint=hint):
+        icon = "sun"
+        if user.state.light:
+            icon = "moon"
+        theme_name = "Light"
+        if user.state.light:
+            theme_name = "Dark"
+        hint = f"{theme_name} colours; pictures stay as they are"
+        if controls.icon_button(icon, theme_name, hint=hint):
             user.do(user.set_light, not user.state.light)
         imgui.set_cursor_screen_pos(ImVec2(right - side, top))
         if controls.icon_button("help", "Keys", hint="The list of keys (?)"):
@@ -160,30 +166,34 @@ class Footer:
         Of one job alone it is the number of its pieces.
         """
         scale = theme.scale()
-        words = str(len(jobs))
+        text = str(len(jobs))
         if len(jobs) == 1 and jobs[0].count:
-            words = jobs[0].count
+            text = jobs[0].count
         with theme.font_size(theme.SMALL_SIZE):
-            width = lettering.measure(words).x + 37 * scale
+            width = lettering.measure(text).x + 37 * scale
         height = theme.BUTTON_HEIGHT * scale
         imgui.set_cursor_screen_pos(ImVec2(right - width, middle - height / 2))
-        of = controls.item("Running jobs", width, height)
+        target = controls.item("Running jobs", width, height)
         controls.tip("\n".join(f"{job.title}, {job.progress:.0%}" for job in jobs[:8]))
         draw = imgui.get_window_draw_list()
-        if of.hovered:
+        if target.hovered:
             rounding = theme.FIELD_ROUNDING * scale
-            draw.add_rect_filled(of.low, of.high, theme.u32(theme.HOVER), rounding)
-        center = ImVec2(of.x + 15 * scale, middle)
+            draw.add_rect_filled(
+                target.low, target.high, theme.u32(theme.HOVER), rounding
+            )
+        center = ImVec2(target.x + 15 * scale, middle)
         radius = (_RING / 2 - 3) * scale
         draw.add_circle(center, radius, theme.u32(theme.DOWN), 32, 3 * scale)
         share = sum(job.progress for job in jobs) / len(jobs)
-        begin = -math.pi / 2
+        start_angle = -math.pi / 2
         draw.path_clear()
-        draw.path_arc_to(center, radius, begin, begin + max(share, 0.03) * math.tau, 32)
+        draw.path_arc_to(
+            center, radius, start_angle, start_angle + max(share, 0.03) * math.tau, 32
+        )
         draw.path_stroke(theme.u32(theme.ACCENT), 3 * scale)
         with theme.font_size(theme.SMALL_SIZE):
-            write(words, of.x + 29 * scale, middle, theme.DIM)
-        if of.pressed:
+            write(text, target.x + 29 * scale, middle, theme.DIM)
+        if target.pressed:
             self.show("jobs")
 
     def jobs(self, user: User) -> list[RunningJob]:
@@ -198,27 +208,31 @@ class Footer:
                 cancel = partial(catalogue.forget, entry.key)
                 name = printable(entry.name)
                 jobs.append(RunningJob(f"Loading {name}", entry.progress, cancel))
-        seen = [viewport.view for viewport in user.layout]
-        views = [shown.view for shown in seen if shown is not None and not shown.empty]
+        busy_views = [viewport.view for viewport in user.layout]
+        views = [
+            entries.view
+            for entries in busy_views
+            if entries is not None and not entries.empty
+        ]
         # A film goes on while other entries are shown.
         views += [view for view in self._busy_views if view not in views]
         self._busy_views = []
         for view in views:
-            own = view.jobs()
-            if own:
+            row_title = view.jobs()
+            if row_title:
                 self._busy_views.append(view)
-                jobs += own
+                jobs += row_title
         return jobs
 
     # -- popups ------------------------------------------------------------------------
 
     def draw_popups(self, user: User) -> None:
         """Draw the popup that is open, above the footer."""
-        wanted = self._wanted
+        popup = self._wanted
         self._wanted = None
         with board("popups", Rect(0, 0, 1, 1)):
-            if wanted is not None:
-                imgui.open_popup(wanted)
+            if popup is not None:
+                imgui.open_popup(popup)
             self._draw_save(user)
             scale = theme.scale()
             pad = ImVec2(6 * scale, 6 * scale)
@@ -231,7 +245,7 @@ class Footer:
                 imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(0, 0))
                 if imgui.begin_popup(name):
                     width = min(_WIDTH * scale, imgui.get_io().display_size.x * 0.9)
-                    draw(user, width, wanted == name)
+                    draw(user, width, popup == name)
                     imgui.end_popup()
                 imgui.pop_style_var(2)
 
@@ -272,20 +286,18 @@ class Footer:
         height = min(max(len(rows), 1), _MOST_ROWS) * _ROW * scale
         if imgui.begin_child("files", ImVec2(width, height)):
             if not rows:
-                words = (
-                    "Looking \u2026" if self._listing is not None else "Nothing here"
-                )
+                text = "Looking \u2026" if self._listing is not None else "Nothing here"
                 write(
-                    self._fault or words,
+                    self._fault or text,
                     imgui.get_cursor_screen_pos().x + 10 * scale,
                     imgui.get_cursor_screen_pos().y + _ROW / 2 * scale,
                     theme.DIM,
                     width - 20 * scale,
                 )
-            for number, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 if not imgui.is_rect_visible(ImVec2(1, _ROW * scale)):
                     imgui.dummy(ImVec2(1, _ROW * scale))
-                elif _draw_row(row, number):
+                elif _draw_row(row, index):
                     row.run()
                     if row.icon != "right":
                         imgui.close_current_popup()
@@ -304,31 +316,31 @@ class Footer:
     def _file_rows(self, user: User) -> list[MenuRow]:
         """Return the rows of files that match what is typed."""
         rows: list[MenuRow] = []
-        wanted = self._typed.lower()
-        if _is_page(user) and not wanted:
+        popup = self._typed.lower()
+        if _is_page(user) and not popup:
             send = partial(user.screen.desktop.ask, "files")
             rows.append(MenuRow("Send one of yours \u2026", send, "export"))
         for path in self._recent:
-            if wanted in path.name.lower():
+            if popup in path.name.lower():
                 run = partial(user.do, self._open, user, path)
                 rows.append(MenuRow(printable(path.name), run, "training", "lately"))
         has_parent = self._may_open(self._folder.parent)
-        if has_parent and self._folder.parent != self._folder and not wanted:
+        if has_parent and self._folder.parent != self._folder and not popup:
             run = partial(user.do, self._list, user, self._folder.parent)
-            words = printable(str(self._folder))
-            rows.append(MenuRow("Folder above", run, "right", words))
-        for found in self._found:
-            if wanted not in found.path.name.lower():
+            text = printable(str(self._folder))
+            rows.append(MenuRow("Folder above", run, "right", text))
+        for files in self._found:
+            if popup not in files.path.name.lower():
                 continue
-            if found.is_folder:
-                if not self._may_open(found.path):
+            if files.is_folder:
+                if not self._may_open(files.path):
                     continue
-                run = partial(user.do, self._list, user, found.path)
+                run = partial(user.do, self._list, user, files.path)
                 icon = "right"
             else:
-                run = partial(user.do, self._open, user, found.path)
+                run = partial(user.do, self._open, user, files.path)
                 icon = "file"
-            rows.append(MenuRow(printable(found.path.name), run, icon, found.words))
+            rows.append(MenuRow(printable(files.path.name), run, icon, files.text))
         return rows
 
     def _open_typed(self, user: User, rows: Sequence[MenuRow]) -> None:
@@ -351,19 +363,21 @@ class Footer:
         jobs = self.jobs(user)
         if not jobs:
             imgui.close_current_popup()
-        for number, job in enumerate(jobs[:_MOST_ROWS]):
+        for index, job in enumerate(jobs[:_MOST_ROWS]):
             corner = imgui.get_cursor_screen_pos()
             middle = corner.y + 17 * scale
             button = 84 * scale
-            room = width - button - 70 * scale
-            write(job.title, corner.x + 10 * scale, middle, theme.TEXT, room)
+            available_width = width - button - 70 * scale
+            write(job.title, corner.x + 10 * scale, middle, theme.TEXT, available_width)
             share = f"{job.progress:.0%}"
             write(share, corner.x + width - button - 52 * scale, middle, theme.DIM)
             corner_of_button = ImVec2(corner.x + width - button, corner.y + 3 * scale)
             imgui.set_cursor_screen_pos(corner_of_button)
-            reason = None if job.cancel is not None else "It cannot be given up"
+            reason = "It cannot be given up"
+            if job.cancel is not None:
+                reason = None
             if controls.button(
-                "Cancel", name=f"Cancel##{number}", width=80, reason=reason
+                "Cancel", name=f"Cancel##{index}", width=80, reason=reason
             ):
                 user.do(job.cancel or user.mark_interface)
             imgui.set_cursor_screen_pos(corner)
@@ -375,21 +389,21 @@ def _is_page(user: User) -> bool:
     return "files" in user.screen.desktop.favours
 
 
-def _draw_row(row: MenuRow, number: int) -> bool:
+def _draw_row(row: MenuRow, index: int) -> bool:
     """Draw a row of a popup; return True if it was chosen."""
     scale = theme.scale()
     width = imgui.get_content_region_avail().x
-    of = controls.item(f"{row.title}##{number}", width, _ROW * scale)
+    target = controls.item(f"{row.title}##{index}", width, _ROW * scale)
     is_focused = imgui.is_item_focused() and imgui.get_io().nav_visible
     ink = theme.TEXT
     ink_dim = theme.DIM
-    if is_focused or of.hovered:
-        draw_chosen(of, ring=is_focused)
+    if is_focused or target.hovered:
+        draw_chosen(target, ring=is_focused)
         ink = ink_dim = theme.ON_CHOSEN
-    right = draw_words(of, row.keys, ink_dim)
-    x = draw_icon(of, row.icon, ink_dim)
-    write(row.title, x, of.middle[1], ink, right - x)
-    return of.pressed
+    right = draw_words(target, row.keys, ink_dim)
+    x = draw_icon(target, row.icon, ink_dim)
+    write(row.title, x, target.middle[1], ink, right - x)
+    return target.pressed
 
 
 # -- saving ----------------------------------------------------------------------------
@@ -406,10 +420,10 @@ _SAVED = (
 def save_rows(user: User) -> list[MenuRow | None]:
     """Return the rows of the list of what can be saved."""
     active = user.layout.active
-    own = {command.name: command for command in active.commands()}
+    row_title = {command.name: command for command in active.commands()}
     rows: list[MenuRow | None] = []
     for name, title, icon in _SAVED:
-        command = own.get(name)
+        command = row_title.get(name)
         reason: str | None = "only of scenes"
         if command is not None:
             reason = active.reason(command)
@@ -441,7 +455,9 @@ def _run_own(user: User, command: Command[Any]) -> None:
 
 def _curves(user: User) -> Any:
     group = user.interface.groups.of(told_entry(user))
-    return None if group is None else logged_curves(user, group)
+    if group is None:
+        return None
+    return logged_curves(user, group)
 
 
 def _save_curves(user: User) -> None:

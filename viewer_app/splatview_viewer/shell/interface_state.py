@@ -73,7 +73,9 @@ class InterfaceState:
         """Return how much of the time area is seen."""
         if self.visits:
             return "none"
-        return "folded" if self.time_folded else "open"
+        if self.time_folded:
+            return "folded"
+        return "open"
 
     def recall(self, memo: Memo) -> None:
         """Take what is remembered; what makes no sense is left out."""
@@ -82,7 +84,7 @@ class InterfaceState:
             return
         if values.get("tab") in TABS:
             self.tab = values["tab"]
-        self.panel_width = _number(values.get("panel_width"), PANEL_WIDTHS, PANEL_WIDTH)
+        self.panel_width = _finite(values.get("panel_width"), PANEL_WIDTHS, PANEL_WIDTH)
         self.time_folded = values.get("time_folded") is True
         self.decimal_bytes = values.get("decimal_bytes") is True
         self.pinned = _texts(values.get("pinned"), _MAX_PINNED)
@@ -103,7 +105,7 @@ class InterfaceState:
         memo.put(_MEMO_KEY, values)
 
 
-def _number(value: Any, limits: tuple[float, float], default: float) -> float:
+def _finite(value: Any, limits: tuple[float, float], default: float) -> float:
     """Return a number within limits; the default for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return default
@@ -112,14 +114,14 @@ def _number(value: Any, limits: tuple[float, float], default: float) -> float:
     return float(value)
 
 
-def _texts(value: Any, most: int) -> list[str]:
+def _texts(value: Any, highest: int) -> list[str]:
     """Return the first texts of a list; none for anything else."""
     if not isinstance(value, list):
         return []
-    return [text for text in value if isinstance(text, str)][:most]
+    return [text for text in value if isinstance(text, str)][:highest]
 
 
-def _choices(value: Any, most: int) -> dict[str, bool]:
+def _choices(value: Any, highest: int) -> dict[str, bool]:
     """Return the last choices of a dictionary; none for anything else."""
     if not isinstance(value, dict):
         return {}
@@ -128,4 +130,4 @@ def _choices(value: Any, most: int) -> dict[str, bool]:
         for name, is_chosen in value.items()
         if isinstance(name, str) and isinstance(is_chosen, bool)
     }
-    return dict(list(choices.items())[-most:])
+    return dict(list(choices.items())[-highest:])

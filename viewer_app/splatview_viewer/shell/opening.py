@@ -26,7 +26,7 @@ class _Opening(NamedTuple):
     viewport: Viewport
     key: str
     """Of the file."""
-    before: str | None
+    previous_key: str | None
     """The key of what the viewport showed before; None: nothing."""
 
 
@@ -51,20 +51,20 @@ class Openings:
         self._all: list[_Opening] = []
         self._pairings: list[_Pairing] = []
 
-    def add(self, viewport: Viewport, key: str, before: str | None) -> None:
+    def add(self, viewport: Viewport, key: str, previous_key: str | None) -> None:
         """Note that a file took the place of what a viewport showed.
 
         Args:
             viewport: shows the file.
             key: of the file.
-            before: the key of what stood there; None: nothing.
+            previous_key: the key of what stood there; None: nothing.
         """
         for opening in self._all:
-            if (opening.viewport, opening.key) == (viewport, before):
+            if (opening.viewport, opening.key) == (viewport, previous_key):
                 # That file has not been read yet: what stood before both counts.
-                before = opening.before
-        if before != key:
-            self._all.append(_Opening(viewport, key, before))
+                previous_key = opening.previous_key
+        if previous_key != key:
+            self._all.append(_Opening(viewport, key, previous_key))
 
     def pair(self, viewport: Viewport, key: str, second_key: str) -> None:
         """Have two files be compared in a viewport once both are read.
@@ -96,8 +96,8 @@ class Openings:
         reason = entry.fault_of_source
         if not reason:
             return viewport.view is None
-        if opening.before in slots:
-            viewport.select(opening.before)
+        if opening.previous_key in slots:
+            viewport.select(opening.previous_key)
             viewport.refusal = Refusal(entry.name, reason, entry.key)
             self._user.mark()
         self._user.history.forget_entry(opening.key)

@@ -1,5 +1,6 @@
-"""Words over the picture: a hint, progress, a fault; and the line
-under it: the value under the pointer, and how the picture came to the screen.
+"""Words over the picture: a hint, progress, a fault, the value under the pointer.
+
+Beside them how the picture came to the screen, for Details.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.settings import State
+    from splatview_viewer.core.settings import Entry, State
     from splatview_viewer.core.view import Info
     from splatview_viewer.shell.viewport import Viewport
+    from splatview_viewer.workspace.slot import Slot
 
 _NOTHING = "Nothing is shown here"
 _CHOOSE = "Choose a stream from the list"
@@ -38,12 +40,14 @@ _WIDEST = 46
 
 
 def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
-    """Draw words over the picture of a viewport: a hint, progress, a fault, that the
-    run is gone, and what its publisher reports as wrong.
+    """Draw words over the picture of a viewport.
+
+    They are a hint, progress, a fault, that the run is gone, and what its publisher
+    reports as wrong.
     """
     entry = viewport.entry
     picture = seen_part(viewport)
-    found = viewport.working()
+    working = viewport.working()
     viewport.cards.clear()
     if entry is None:
         if state.helps and state.entries:
@@ -53,70 +57,75 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
         return
     fault = entry.fault or entry.fault_of_source
     if entry.progress is not None:
-        draw = imgui.get_background_draw_list()
-        middle = (picture.x + picture.width / 2, picture.y + picture.height / 2)
-        width = min(280 * scale, picture.width * 0.7)
-        height = 4 * scale
-        text = f"Loading {entry.name}"
-        left = middle[0] - width / 2
-        size = imgui.calc_text_size(text)
-        draw.add_text(
-            ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * scale),
-            theme.u32(theme.INK),
-            text,
-        )
-        for part, color in (
-            (1.0, faint(theme.INK_DIM, 0.3)),
-            (max(entry.progress, 0.02), theme.MARK),
-        ):
-            draw.add_rect_filled(
-                ImVec2(left, middle[1]),
-                ImVec2(left + width * part, middle[1] + height),
-                theme.u32(color),
-                height / 2,
-            )
+        _draw_progress(entry, entry.progress, picture, scale)
     elif fault:
-        _message(
-            picture, scale, [f"{entry.name} cannot be shown", fault], theme.INK_FAULT
-        )
-    elif found is None or found[1].empty:
+        texts = [f"{entry.name} cannot be shown", fault]
+        _message(picture, scale, texts, theme.INK_FAULT)
+    elif working is None or working[1].empty:
+        text = "The run ended before it was seen"
         if entry.alive:
-            words = "Waiting for its next frame"
-        else:
-            words = "The run ended before it was seen"
-        _message(picture, scale, [entry.name, words], theme.INK_DIM)
+            text = "Waiting for its next frame"
+        _message(picture, scale, [entry.name, text], theme.INK_DIM)
     else:
-        lines = []
-        if viewport.refusal is not None:
-            draw_refusal(viewport.user, viewport, viewport.refusal, scale)
-        elif has_end_card(viewport, entry):
-            draw_end(viewport.user, viewport, entry, scale)
-        troubles = viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]
-        reason = viewport.faults.reason("overlay")
-        if reason:
-            troubles = [f"What is written over the picture failed: {reason}", *troubles]
-        for text in troubles:
-            lines += [
-                (line, theme.INK_FAULT)
-                for line in lines_of(text, text_room(picture, scale), 3)
-            ]
-        if lines:
-            card(
-                imgui.get_background_draw_list(),
-                (picture.x + picture.width / 2, picture.y + 8 * scale),
-                lines,
-                (0.5, 0),
-                ground=theme.CARD,
-                pad=0.65,
-            )
+        _draw_cards(viewport, entry, scale)
+        _draw_troubles(viewport, working[0], picture, scale)
+
+
+def _draw_progress(entry: Entry, share: float, picture: Rect, scale: float) -> None:
+    """Draw how much of an entry is loaded, in the middle of its picture."""
+    draw = imgui.get_background_draw_list()
+    middle_x = picture.x + picture.width / 2
+    y = picture.y + picture.height / 2
+    width = min(280 * scale, picture.width * 0.7)
+    height = 4 * scale
+    text = f"Loading {entry.name}"
+    left = middle_x - width / 2
+    size = imgui.calc_text_size(text)
+    corner = ImVec2(middle_x - size.x / 2, y - size.y - 12 * scale)
+    draw.add_text(corner, theme.u32(theme.INK), text)
+    bars = ((1.0, faint(theme.INK_DIM, 0.3)), (max(share, 0.02), theme.MARK))
+    for length, color in bars:
+        end = ImVec2(left + width * length, y + height)
+        draw.add_rect_filled(ImVec2(left, y), end, theme.u32(color), height / 2)
+
+
+def _draw_cards(viewport: Viewport, entry: Entry, scale: float) -> None:
+    """Draw the card of a file that was refused, or of a run that ended."""
+    if viewport.refusal is not None:
+        draw_refusal(viewport.user, viewport, viewport.refusal, scale)
+    elif has_end_card(viewport, entry):
+        draw_end(viewport.user, viewport, entry, scale)
+
+
+def _draw_troubles(viewport: Viewport, slot: Slot, picture: Rect, scale: float) -> None:
+    """Draw what the publisher, or the picture's own drawing, reports as wrong."""
+    troubles = viewport.user.catalogue.links.troubles(slot)[:_MOST_TROUBLES]
+    reason = viewport.faults.reason("overlay")
+    if reason:
+        troubles = [f"What is written over the picture failed: {reason}", *troubles]
+    lines = []
+    for text in troubles:
+        for line in lines_of(text, text_room(picture, scale), 3):
+            lines.append((line, theme.INK_FAULT))
+    if not lines:
+        return
+    card(
+        imgui.get_background_draw_list(),
+        (picture.x + picture.width / 2, picture.y + 8 * scale),
+        lines,
+        (0.5, 0),
+        ground=theme.CARD,
+        pad=0.65,
+    )
 
 
 def _message(picture: Rect, scale: float, texts: Sequence[str], color: ImVec4) -> None:
-    lines = [
-        (line, color if i else theme.INK)
-        for i, text in enumerate(texts)
-        for line in lines_of(text, text_room(picture, scale), _MOST_LINES)
-    ]
+    lines = []
+    ink = theme.INK
+    for text in texts:
+        for line in lines_of(text, text_room(picture, scale), _MOST_LINES):
+            lines.append((line, ink))
+        ink = color
     draw = imgui.get_background_draw_list()
     draw.push_clip_rect(
         ImVec2(picture.x, picture.y),
@@ -163,7 +172,10 @@ def status_phrases(state: State, info: Info) -> list[str]:
     stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
     if stages:
         phrases.append(" + ".join(stages) + " ms")
-    return [*phrases, *info.path, *([state.screen] if state.screen else [])]
+    phrases += info.path
+    if state.screen:
+        phrases.append(state.screen)
+    return phrases
 
 
 def latency_phrases(state: State) -> list[str]:

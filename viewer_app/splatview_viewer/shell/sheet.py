@@ -66,9 +66,9 @@ class SheetDrag:
         if imgui.is_mouse_down(imgui.MouseButton_.left):
             self.is_moved |= abs(moved) > _MIN_DRAG * scale
             if self.is_moved:
-                wanted = min(max(share + moved / height, LOWERED), FULL)
-                if wanted != user.interface.state.dragged_sheet:
-                    user.do(user.drag_sheet, wanted)
+                target_share = min(max(share + moved / height, LOWERED), FULL)
+                if target_share != user.interface.state.dragged_sheet:
+                    user.do(user.drag_sheet, target_share)
             return
         self._start = None
         if self.is_moved:
@@ -79,7 +79,10 @@ def settled(start: float, end: float) -> float:
     """Return where a sheet settles that was dragged from one share to another."""
     aimed = end
     if end != start:
-        aimed += _FAR if end > start else -_FAR
+        if end > start:
+            aimed += _FAR
+        else:
+            aimed -= _FAR
     return min(STOPS, key=lambda stop: abs(stop - aimed))
 
 
@@ -93,19 +96,19 @@ def head_of(zones: Zones) -> Rect:
 
 def draw_sheet(
     user: User,
-    shown: Sequence[Section],
+    shown_sections: Sequence[Section],
     info: Info,
     visit: Visit | None,
-    part: Callable[..., bool],
+    draw_part: Callable[..., bool],
 ) -> bool:
     """Draw the sheet; return True to draw the picture again.
 
     Args:
         user: whose it is.
-        shown: the sections of the chosen tab.
+        shown_sections: the sections of the chosen tab.
         info: of what is shown.
         visit: what is in place of the tabs; None: they are there.
-        part: draws one part of it, and shows its fault in its place.
+        draw_part: draws one part of it, and shows its fault in its place.
     """
     interface = user.interface
     zones = interface.zones
@@ -120,29 +123,33 @@ def draw_sheet(
     if not zones.tabs.height:
         return False
     if visit is not None:
-        below = Rect(panel.x, zones.tabs.y, panel.width, panel.height - handle.height)
-        with board("visit", below, (_MARGIN * scale, 10 * scale)) as opened:
-            return opened and part("ways to compare", visit.draw)
+        bottom = Rect(panel.x, zones.tabs.y, panel.width, panel.height - handle.height)
+        with board("visit", bottom, (_MARGIN * scale, 10 * scale)) as opened:
+            return opened and draw_part("ways to compare", visit.draw)
     with board("tabs", zones.tabs) as opened:
         if opened:
-            part("tabs", _draw_tabs, user, zones.tabs.height / scale)
-    name = STREAMS if interface.state.on_streams else interface.state.tab
+            draw_part("tabs", _draw_tabs, user, zones.tabs.height / scale)
+    name = interface.state.tab
+    if interface.state.on_streams:
+        name = STREAMS
     pad = (_MARGIN * scale, 8 * scale)
     with board(f"sections {name}", zones.sections, pad, scroll=True) as opened:
         if not opened:
             return False
         if interface.state.on_streams:
-            part("list of streams", draw_list, user)
+            draw_part("list of streams", draw_list, user)
             gap(8 * scale)
-            part("curves of the run", user.interface.sparklines.draw, user)
+            draw_part("curves of the run", user.interface.sparklines.draw, user)
             return False
-        return part("sections", sections.draw_sections, user, shown, info, part)
+        return draw_part(
+            "sections", sections.draw_sections, user, shown_sections, info, draw_part
+        )
 
 
 def _draw_handle(rect: Rect, scale: float) -> bool:
     """Draw the handle at the upper edge; return True if it was tapped."""
     imgui.set_cursor_screen_pos(ImVec2(rect.x, rect.y))
-    of = controls.item("sheet handle", rect.width, rect.height)
+    target = controls.item("sheet handle", rect.width, rect.height)
     draw = imgui.get_window_draw_list()
     right = ImVec2(rect.x + rect.width, rect.y)
     draw.add_line(ImVec2(rect.x, rect.y), right, theme.u32(theme.LINE))
@@ -155,10 +162,10 @@ def _draw_handle(rect: Rect, scale: float) -> bool:
     draw.add_rect_filled(
         ImVec2(x, top - shift),
         ImVec2(x + width, bottom - shift),
-        theme.u32(theme.TEXT if of.is_held else theme.FAINT),
+        theme.u32(theme.TEXT if target.is_held else theme.FAINT),
         2 * scale,
     )
-    return of.pressed
+    return target.pressed
 
 
 def _draw_tabs(user: User, height: float) -> None:
@@ -166,9 +173,11 @@ def _draw_tabs(user: User, height: float) -> None:
     interface = user.interface
     state = interface.state
     names = [STREAMS, *TABS.values()]
-    chosen = STREAMS if state.on_streams else TABS[state.tab]
-    pressed = controls.tabs(names, chosen, height)
-    if pressed == chosen or interface.sheet.is_moved:
+    chosen_name = TABS[state.tab]
+    if state.on_streams:
+        chosen_name = STREAMS
+    pressed = controls.tabs(names, chosen_name, height)
+    if pressed == chosen_name or interface.sheet.is_moved:
         return
     if pressed == STREAMS:
         user.do(user.show_streams)

@@ -115,9 +115,9 @@ class _Bar:
                 break
         self._draw_words(x, dropped)
         self._draw_right(dropped)
-        below = self.rect.y + self.rect.height
-        draw_main_menu(self.user, (self.rect.x + 8 * scale, below))
-        self._draw_runs_menu((self.rect.x + 42 * scale, below))
+        bottom = self.rect.y + self.rect.height
+        draw_main_menu(self.user, (self.rect.x + 8 * scale, bottom))
+        self._draw_runs_menu((self.rect.x + 42 * scale, bottom))
 
     def _draw_left(self) -> float:
         """Draw menu, run and its buttons; return the pixel x where they end."""
@@ -150,36 +150,44 @@ class _Bar:
         """Draw the run's name, which opens the list of runs."""
         scale = self.scale
         self._go(x)
-        of = controls.item("Choose a run", width, _BUTTON * scale)
+        target = controls.item("Choose a run", width, _BUTTON * scale)
         controls.tip("Show another run")
         draw = imgui.get_window_draw_list()
-        if of.hovered or of.is_held:
-            ground = theme.DOWN if of.is_held else theme.HOVER
+        if target.hovered or target.is_held:
+            ground = theme.HOVER
+            if target.is_held:
+                ground = theme.DOWN
             rounding = theme.FIELD_ROUNDING * scale
-            draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
+            draw.add_rect_filled(target.low, target.high, theme.u32(ground), rounding)
         with theme.bold():
-            room = width - 34 * scale
+            available_width = width - 34 * scale
             title_end = write(
-                self._title(), x + 6 * scale, self.middle, theme.TEXT, room
+                self._title(), x + 6 * scale, self.middle, theme.TEXT, available_width
             )
         if self.group is not None and not self.group.is_run:
             count = f"{len(self.group.entries):,} open"
             words_x = title_end + 8 * scale
             with theme.font_size(theme.SMALL_SIZE):
-                room = x + width - 28 * scale - words_x
-                write(count, words_x, self.middle, theme.DIM, room)
+                available_width = x + width - 28 * scale - words_x
+                write(count, words_x, self.middle, theme.DIM, available_width)
         center = (x + width - 12 * scale, self.middle)
         icons.draw(draw, "caret_down", center, theme.DIM, icons.SIZE)
-        if of.pressed:
+        if target.pressed:
             open_menu(_RUNS_MENU)
 
     def _title(self) -> str:
-        return "No run" if self.group is None else self.group.title
+        if self.group is None:
+            return "No run"
+        return self.group.title
 
     def _draw_pause(self, width: float) -> None:
         state = self.state
-        text = "Resume" if state.resumes else "Pause"
-        icon = "play" if state.resumes else "pause"
+        text = "Pause"
+        if state.resumes:
+            text = "Resume"
+        icon = "pause"
+        if state.resumes:
+            icon = "play"
         reason = _sentence(state.pause_reason)
         hint = "Have the run go on (Space)"
         if not state.resumes:
@@ -220,16 +228,19 @@ class _Bar:
         self._draw_chip(x, self._right_start(dropped) - 8 * scale)
         x += (max(_CHIP_WIDTH, self._chip_width()) + 10) * scale
         if self.texts.step and "step" not in dropped:
-            room = self._right_start(dropped) - x - 8 * scale
-            x = write(self.texts.step, x, self.middle, theme.TEXT, room)
+            available_width = self._right_start(dropped) - x - 8 * scale
+            x = write(self.texts.step, x, self.middle, theme.TEXT, available_width)
         x += 16 * scale
-        more = []
+        optional_width = []
         if "rate" not in dropped:
-            more.append(self.texts.rate)
+            optional_width.append(self.texts.rate)
         if "time" not in dropped:
-            more.append(self.texts.time)
+            optional_width.append(self.texts.time)
         write(
-            " \u00a0\u00b7\u00a0 ".join(filter(None, more)), x, self.middle, theme.DIM
+            " \u00a0\u00b7\u00a0 ".join(filter(None, optional_width)),
+            x,
+            self.middle,
+            theme.DIM,
         )
 
     def _draw_chip(self, x: float, end: float) -> None:
@@ -259,7 +270,10 @@ class _Bar:
         ):
             if name not in dropped:
                 width += points
-        width += _BUTTON if "field" in dropped else _FIELD_WIDTH
+        if "field" in dropped:
+            width += _BUTTON
+        else:
+            width += _FIELD_WIDTH
         return self.rect.x + self.rect.width - width * self.scale
 
     def _draw_right(self, dropped: frozenset[str]) -> None:
@@ -304,7 +318,9 @@ class _Bar:
         controls.item("latency", width, _BUTTON * self.scale, enabled=False)
         controls.tip(tip)
         if ms is not None:
-            text = f"{ms:.0f} ms" if ms < 9999.5 else f"{ms / 1e3:.0f} s"
+            text = f"{ms / 1e3:.0f} s"
+            if ms < 9999.5:
+                text = f"{ms:.0f} ms"
             with theme.font_size(theme.SMALL_SIZE):
                 write_right(text, right - 6 * self.scale, self.middle, theme.DIM)
 
@@ -321,11 +337,13 @@ class _Bar:
         width = _FIELD_WIDTH * scale
         x = right - width
         self._go(x)
-        of = controls.item(command.title, width, _BUTTON * scale)
+        target = controls.item(command.title, width, _BUTTON * scale)
         draw = imgui.get_window_draw_list()
-        ground = theme.HOVER if of.hovered else theme.FIELD
+        ground = theme.FIELD
+        if target.hovered:
+            ground = theme.HOVER
         rounding = theme.FIELD_ROUNDING * scale
-        draw.add_rect_filled(of.low, of.high, theme.u32(ground), rounding)
+        draw.add_rect_filled(target.low, target.high, theme.u32(ground), rounding)
         icons.draw(
             draw, "find", (x + 16 * scale, self.middle), theme.DIM, icons.TEXT_SIZE
         )
@@ -338,7 +356,7 @@ class _Bar:
             high = ImVec2(end + 6 * scale, self.middle + 10 * scale)
             draw.add_rect_filled(low, high, theme.u32(theme.PANEL), 3 * scale)
             write(keys, start, self.middle, theme.DIM)
-        if of.pressed:
+        if target.pressed:
             self.user.do(command.run, self.user)
         return x
 
@@ -375,7 +393,7 @@ class _Bar:
 
     # -- menus -------------------------------------------------------------------------
 
-    def _draw_runs_menu(self, at: tuple[float, float]) -> None:
+    def _draw_runs_menu(self, corner: tuple[float, float]) -> None:
         """Draw the list of runs while it is open."""
         if not imgui.is_popup_open(_RUNS_MENU):
             return
@@ -386,14 +404,16 @@ class _Bar:
                 rows.append(RULE)
             last = user.interface.state.last_shown.get(group.key, "")
             key = entry_to_show(group, last)
-            icon = "check" if group is self.group else ""
+            icon = ""
+            if group is self.group:
+                icon = "check"
             choose = partial(user.do, user.choose, key)
-            words = group_words(user, group, state_of(group))
-            rows.append(MenuRow(group.title, choose, icon, words))
+            text = group_words(user, group, state_of(group))
+            rows.append(MenuRow(group.title, choose, icon, text))
         if not rows:
             reason = "none was seen yet"
             rows.append(MenuRow("No run", _do_nothing, reason=reason))
-        draw_menu(_RUNS_MENU, rows, at)
+        draw_menu(_RUNS_MENU, rows, corner)
 
     # -- on a phone --------------------------------------------------------------------
 
@@ -412,16 +432,18 @@ class _Bar:
             open_menu(_PHONE_MENU)
         if self._draw_large(right - side - step, top, side, "find", "Find", None):
             user.do(named(PALETTE).run, user)
-        icon = "play" if self.state.resumes else "pause"
+        icon = "pause"
+        if self.state.resumes:
+            icon = "play"
         reason = _sentence(self.state.pause_reason)
         x_pause = right - side - 2 * step
         if self._draw_large(x_pause, top, side, icon, "Pause", reason):
             user.do(user.pause, not self.state.resumes)
         self._draw_phone_words(x + step, x_pause - 4 * scale)
-        below = self.rect.y + self.rect.height
-        draw_main_menu(user, (x, below))
-        self._draw_runs_menu((x + step, below))
-        self._draw_phone_menu((right, below))
+        bottom = self.rect.y + self.rect.height
+        draw_main_menu(user, (x, bottom))
+        self._draw_runs_menu((x + step, bottom))
+        self._draw_phone_menu((right, bottom))
 
     def _draw_large(
         self, x: float, y: float, side: float, icon: str, name: str, reason: str | None
@@ -442,12 +464,12 @@ class _Bar:
         dot = ImVec2(x + 4 * scale, y)
         draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(self.state)), 16)
         step = self.texts.step[:1].lower() + self.texts.step[1:]
-        words = " \u00b7 ".join(filter(None, (self.state.title, step)))
+        text = " \u00b7 ".join(filter(None, (self.state.title, step)))
         with theme.font_size(theme.SMALL_SIZE):
             x += 14 * scale
-            write(words, x, y, theme.DIM, right - x)
+            write(text, x, y, theme.DIM, right - x)
 
-    def _draw_phone_menu(self, at: tuple[float, float]) -> None:
+    def _draw_phone_menu(self, corner: tuple[float, float]) -> None:
         """Draw the menu of what has no button on a phone, while it is open."""
         user = self.user
         rows: list[MenuRow | None] = []
@@ -460,10 +482,12 @@ class _Bar:
             is_known = command is not None or name in names_of_view(user)
             button = BUTTONS[name]
             if is_known:
-                reason = command.reason(user) if command is not None else None
+                reason = None
+                if command is not None:
+                    reason = command.reason(user)
                 run = partial(user.do, run_command, user, name)
                 rows.append(MenuRow(button.hint, run, button.icon, reason=reason))
-        draw_menu(_PHONE_MENU, rows, at)
+        draw_menu(_PHONE_MENU, rows, corner)
 
     # -- drawing -----------------------------------------------------------------------
 
@@ -487,7 +511,9 @@ class _Bar:
 
 def _sentence(reason: str | None) -> str | None:
     """Return a reason as a tip has it."""
-    return None if reason is None else reason[:1].upper() + reason[1:]
+    if reason is None:
+        return None
+    return reason[:1].upper() + reason[1:]
 
 
 def _do_nothing() -> None:

@@ -30,18 +30,20 @@ def draw_bar(visit: Visit, rect: Rect, scale: float) -> bool:
         points = side / scale
         leaves = controls.icon_button("close", "leave camera", side=points)
         right = rect.x + rect.width - 4 * scale - 2 * side
-        by = 0
+        direction = 0
         for icon, step in (("back", -1), ("step", 1)):
-            x = right + (side if step > 0 else 0)
+            x = right
+            if step > 0:
+                x += side
             imgui.set_cursor_screen_pos(ImVec2(x, y))
             if controls.icon_button(icon, f"camera {icon}", side=points):
-                by = step
+                direction = step
         _draw_words(visit, rect, (rect.x + 8 * scale + side, right), scale)
         if leaves:
             visit.leave()
-        elif by:
-            visit.step(by)
-        return leaves or bool(by)
+        elif direction:
+            visit.step(direction)
+        return leaves or bool(direction)
 
 
 def _draw_words(
@@ -57,6 +59,6 @@ def _draw_words(
         x = left + lettering.measure(visit.title).x + 5 * scale
     lettering.write(draw, round(x), top, theme.u32(theme.DIM), visit.beside)
     with theme.font_size(theme.SMALL_SIZE):
-        words = fitted(visit.words, right - left)
-        below = round(middle + 2 * scale)
-        lettering.write(draw, round(left), below, theme.u32(theme.DIM), words)
+        text = fitted(visit.words, right - left)
+        text_top = round(middle + 2 * scale)
+        lettering.write(draw, round(left), text_top, theme.u32(theme.DIM), text)

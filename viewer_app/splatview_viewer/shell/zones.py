@@ -110,7 +110,9 @@ def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
     width, height = size
     if width < PHONE * scale and height > width:
         return _place_phone(width, height, scale, wishes)
-    top_height = _pixels(TOP_HEIGHT, scale, height // 4) if wishes.top else 0
+    top_height = 0
+    if wishes.top:
+        top_height = _pixels(TOP_HEIGHT, scale, height // 4)
     time_height = {
         "open": _pixels(TIME_HEIGHT, scale, height // 4),
         "folded": _pixels(FOLDED_TIME_HEIGHT, scale, height // 4),
@@ -120,14 +122,22 @@ def place(size: tuple[int, int], scale: float, wishes: Wishes) -> Zones:
     is_narrow = width < NARROW * scale
     panel_width = 0
     if wishes.panel:
-        most = width * 4 // 5 if is_narrow else width // 2
-        panel_width = _pixels(wishes.panel_width, scale, most)
-    left = 0 if is_narrow else panel_width
+        most_pixels = width // 2
+        if is_narrow:
+            most_pixels = width * 4 // 5
+        panel_width = _pixels(wishes.panel_width, scale, most_pixels)
+    left = panel_width
+    if is_narrow:
+        left = 0
     panes = Rect(left, body.y, width - left, max(body.height - time_height, 1))
     time = Rect(left, body.y + body.height - time_height, width - left, time_height)
     # A panel that lies over the panes leaves the time area free.
-    panel_height = panes.height if is_narrow else body.height
-    panel = Rect(0, body.y, panel_width, panel_height if panel_width else 0)
+    panel_height = body.height
+    if is_narrow:
+        panel_height = panes.height
+    if not panel_width:
+        panel_height = 0
+    panel = Rect(0, body.y, panel_width, panel_height)
     streams, sparks, tabs, sections, footer = _place_panel(panel, scale)
     return Zones(
         form="narrow" if is_narrow else "desktop",
@@ -148,15 +158,15 @@ def _place_panel(panel: Rect, scale: float) -> tuple[Rect, Rect, Rect, Rect, Rec
     footer = _pixels(FOOTER_HEIGHT, scale, panel.height // 5)
     tabs = _pixels(TABS_HEIGHT, scale, panel.height // 5)
     left = panel.height - footer - tabs
-    room = max(left - round(_MIN_SECTIONS * scale), 0)
+    free_height = max(left - round(_MIN_SECTIONS * scale), 0)
     sparks = round(SPARKS_HEIGHT * scale)
     if panel.height < _SHORT * scale:
         sparks //= 2
     # On a low screen the curves make room for the sections first, then the list.
     least_streams = round(_MIN_STREAMS * scale)
-    if room < sparks + least_streams:
+    if free_height < sparks + least_streams:
         sparks = 0
-    streams = min(round(STREAMS_HEIGHT * scale), room - sparks)
+    streams = min(round(STREAMS_HEIGHT * scale), free_height - sparks)
     if streams < least_streams:
         streams = 0
     sections = left - streams - sparks
@@ -170,10 +180,14 @@ def _place_panel(panel: Rect, scale: float) -> tuple[Rect, Rect, Rect, Rect, Rec
 
 def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones:
     """Return the zones of a phone that is held upright."""
-    top_height = _pixels(_PHONE_TOP, scale, height // 6) if wishes.top else 0
+    top_height = 0
+    if wishes.top:
+        top_height = _pixels(_PHONE_TOP, scale, height // 6)
     sheet_height = 0
     if wishes.top:
-        share = wishes.sheet if wishes.panel else 0.0
+        share = 0.0
+        if wishes.panel:
+            share = wishes.sheet
         if wishes.sheet_points and wishes.panel:
             share = min(wishes.sheet_points * scale / max(height - top_height, 1), 0.6)
         peek = _pixels(SHEET_PEEK, scale, height // 6)
@@ -189,8 +203,8 @@ def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones
     handle = min(round(SHEET_PEEK * scale), sheet_height)
     tabs_height = min(_pixels(46, scale, height), sheet_height - handle)
     tabs = Rect(0, panel.y + handle, width, tabs_height)
-    below = tabs.y + tabs.height
-    sections = Rect(0, below, width, height - below)
+    sections_top = tabs.y + tabs.height
+    sections = Rect(0, sections_top, width, height - sections_top)
     none = Rect(0, height, 0, 0)
     return Zones(
         form="phone",
@@ -206,5 +220,5 @@ def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones
     )
 
 
-def _pixels(points: float, scale: float, most: int) -> int:
-    return max(min(round(points * scale), most), 0)
+def _pixels(points: float, scale: float, most_pixels: int) -> int:
+    return max(min(round(points * scale), most_pixels), 0)
