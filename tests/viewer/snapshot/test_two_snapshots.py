@@ -24,7 +24,6 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.shell.stream_texts import letters_of
 from splatview_viewer.shell.time_area import lanes_of
-from splatview_viewer.workspace.sources import FileSource
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -60,9 +59,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_memory_of_two_files_opens_with_both(
     open_viewer: Callable[..., Viewer], files: list[Path]
 ) -> None:
-    sources = tuple(FileSource(file) for file in files)
-    sources[0].first_state = {"shows": "both"}
-    viewer = open_viewer((1300, 900), files=sources, tab="compare")
+    viewer = open_viewer((1300, 900), files=tuple(files), compares=True)
     view = viewer.until_shows(SnapshotView)
     until_compared(viewer, view)
     settle(viewer, view)
@@ -91,11 +88,12 @@ def test_memory_of_two_files_opens_with_both(
 def test_second_file_that_is_dropped_fills_b(
     open_viewer: Callable[..., Viewer], files: list[Path], tmp_path: Path
 ) -> None:
-    viewer = open_viewer((1300, 900), files=(files[0],))
-    view = viewer.until_shows(SnapshotView)
+    viewer = open_viewer((1300, 900))
     content = files[1].read_bytes()
     files[1].write_bytes(content[:200])
-    viewer.do(FileDrop((str(files[1]),)))
+    # Dropped at once, the second file comes while the first is being read.
+    viewer.do(FileDrop(tuple(map(str, files))))
+    view = viewer.until_shows(SnapshotView)
     viewport = viewer.user.layout.active
     viewer.until(lambda: viewport.refusal is not None)
     assert viewport.refusal is not None

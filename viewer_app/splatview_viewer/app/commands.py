@@ -105,8 +105,6 @@ class _Viewer:
                 check_files(paths)
             # They are read while the screen is being opened.
             sources = tuple(FileSource(path, reader=reader) for path in paths)
-            if compares:
-                sources[0].first_state = {"shows": "both"}
             screen = self._make_screen(size)
             with ExitStack() as stack:
                 browsers = self._serve_pages(screen, run)
@@ -122,7 +120,7 @@ class _Viewer:
                     gpu_budget=self.gpu_budget,
                     memo=Memo(memo_file()),
                     record=record,
-                    tab="compare" if compares else None,
+                    compares=compares,
                 )
                 app = loop.App(screen, options, browsers=browsers)
                 stack.pop_all()

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
-    from splatview_viewer.core.view import Tab
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browser import Browsers, BrowserScreen
     from splatview_viewer.workspace.feature import Feature
@@ -80,8 +79,8 @@ class AppOptions:
     out: Path | None = None
     """The file for the screen's own pictures, written once a second when they changed.
     """
-    tab: Tab | None = None
-    """The tab of the panel that is open at first; None: as the user left it."""
+    compares: bool = False
+    """The two files are shown together, compared with each other."""
     panel: bool = True
     """False for pictures with nothing around or over them."""
     watched: bool = True
@@ -171,8 +170,9 @@ class App:
             max_fps=self.options.max_fps,
             far=screen is not self.screen,
         )
-        if self.options.tab is not None:
-            user.interface.state.tab = self.options.tab
+        if self.options.compares:
+            first, second = (source.file for source in self._files)
+            user.open_pair(first, second)
         return user
 
     @property

@@ -77,6 +77,10 @@ class Openings:
         viewport.refusal = None
         self._pairings.append(_Pairing(viewport, key, second_key))
 
+    def is_pairing(self, viewport: Viewport) -> bool:
+        """Return whether a second file is on its way into a viewport."""
+        return any(pairing.viewport is viewport for pairing in self._pairings)
+
     def watch(self) -> None:
         """Look which files are read by now, once in each turn of the loop."""
         if self._pairings:

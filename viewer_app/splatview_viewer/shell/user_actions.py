@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.system.terminal import printable_lines
 from splatview_viewer.core.settings import Toast
+from splatview_viewer.kinds import about
 from splatview_viewer.kinds.files import expected_format
 from splatview_viewer.shell.files import note_recent
 from splatview_viewer.shell.known_settings import Goal
@@ -92,14 +93,20 @@ class UserActions:
             path: is about to be opened.
             is_own: it is a file of the user of this machine.
         """
-        found = self.layout.active.working()
-        entry = self.layout.active.entry
-        if found is None or entry is None or not entry.is_file:
+        viewport = self.layout.active
+        entry = viewport.entry
+        if entry is None or not entry.is_file or self._openings.is_pairing(viewport):
             return False
-        if found[1].empty or str(path.absolute()) == entry.key:
+        if str(path.absolute()) == entry.key:
             return False
         kind = expected_format(path, is_trusted=is_own)
-        return found[1].view.awaits_second(kind)
+        view = viewport.view
+        if view is not None and not view.empty:
+            return view.view.awaits_second(kind)
+        if entry.progress is None or not about(kind).fed_unseen:
+            return False
+        # The first one is still being read.
+        return expected_format(Path(entry.key), is_trusted=is_own) == kind
 
     def open_pair(self, first: Path, second: Path) -> None:
         """Open two files of one kind, and compare them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
@@ -400,8 +399,6 @@ class FileSource(ValueSource):
         """Brings a recording's snapshots, at first the newest."""
         self.error = ""
         """The reason why it could not be read, for users."""
-        self.first_state: dict[str, Any] = {}
-        """Fields of the state in which its first view shows it at first."""
         self._reader = reader
         self._kind = ""
         self._fault = ""
@@ -517,12 +514,7 @@ class FileSource(ValueSource):
         # The view holds it from here on.
         value = self.value
         self.value = None
-        is_taken = value is not None and view.update(value)
-        if is_taken and self.first_state:
-            state = view.view.state
-            view.view.state = replace(state, **self.first_state)
-            self.first_state = {}
-        return is_taken
+        return value is not None and view.update(value)
 
     def close(self) -> None:
         if self._job is not None:
