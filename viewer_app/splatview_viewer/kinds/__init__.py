@@ -33,7 +33,6 @@ KINDS = (
     ranks.KIND,
 )
 """All kinds. Strips in the panel are in this order."""
-_BY_NAME = {kind.name: kind for kind in KINDS}
 
 
 def shown_kinds() -> tuple[str, ...]:
@@ -53,7 +52,10 @@ def recorded_kind() -> str:
 
 def about(name: str) -> Kind:
     """Return the kind of this name; one without a view for a name that is none."""
-    return _BY_NAME.get(name) or Kind(name)
+    for kind in KINDS:
+        if kind.name == name:
+            return kind
+    return Kind(name)
 
 
 def links_of(name: str) -> tuple[Link, ...]:
