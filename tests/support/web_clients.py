@@ -24,7 +24,8 @@ from multidict import CIMultiDict
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core.events import Event, FileDrop
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.server import PageConnection, WebServer
+from splatview_viewer.web.connection import PageConnection
+from splatview_viewer.web.server import WebServer
 from support.wait import PATIENCE, clock, wait_until
 
 T = TypeVar("T")

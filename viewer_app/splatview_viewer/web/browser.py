@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption
     from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.web.connection import PageConnection
     from splatview_viewer.web.encoders import Encoder
-    from splatview_viewer.web.server import PageConnection
 
 log = logging.getLogger("splatview")
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from aiohttp import StreamReader
 
-    from splatview_viewer.web.server import PageConnection
+    from splatview_viewer.web.connection import PageConnection
 
 KEY_HEADER = "X-Splatview-Page"
 """Header with the key of the connection whose page sends a file. Forms of foreign pages

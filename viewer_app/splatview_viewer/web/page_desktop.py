@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.core.screen import Favour
-    from splatview_viewer.web.server import PageConnection
+    from splatview_viewer.web.connection import PageConnection
 
 log = logging.getLogger("splatview")
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Pane, Rect
     from splatview_viewer.screens.draw_target import Copy
+    from splatview_viewer.web.connection import PageConnection
     from splatview_viewer.web.encoders import Encoder
-    from splatview_viewer.web.server import PageConnection
 
 log = logging.getLogger("splatview")
 
