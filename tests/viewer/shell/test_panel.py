@@ -23,6 +23,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
+from splatview_viewer.core.view import TABS
 from splatview_viewer.geometry.pan_zoom import FITTED
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -214,3 +215,16 @@ def test_max_fps_is_kept(viewer: Viewer) -> None:
     assert not viewer.user.due(now)
     assert now + 0.5 / 20 <= viewer.user.may_draw(now) <= now + 1 / 20
     assert viewer.user.due(now + 1 / 20)
+
+
+def test_each_tab_has_its_own_sections_prepared_and_no_others(
+    viewer: Viewer, picture_file: Path
+) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    view = viewer.user.view
+    assert view is not None
+    sections = {tab: view.sections_of(tab) for tab in TABS}
+    for tab, prepared in sections.items():
+        assert {section.tab for section in prepared} <= {tab}
+    assert sum(map(len, sections.values())) == len(view.sections) > 0

@@ -144,11 +144,16 @@ class Gizmo:
         if self._hovered is not None:
             extent = (_RADIUS + _DOT + 4) * scale
             draw.add_circle_filled(middle, extent, theme.u32(theme.BAR, 0.5), 48)
-        dots = self._dots(gizmo)
+        dots = self._dots(gizmo).tolist()
+
+        def depth_of(index: int) -> float:
+            return dots[index][2]
+
+        # Far dots come first, so that near ones lie over them.
+        far_to_near = sorted(range(len(dots)), key=depth_of, reverse=True)
         with theme.bold(12.9 * scale / theme.scale()):
-            # Far dots come first, so that near ones lie over them.
-            for index in np.argsort(-dots[:, 2], kind="stable"):
-                x, y, depth = dots[index].tolist()
+            for index in far_to_near:
+                x, y, depth = dots[index]
                 half = _HALF_AXES[index]
                 alpha = 0.85 - 0.15 * depth
                 dot = ImVec2(x, y)
