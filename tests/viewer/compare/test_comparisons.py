@@ -391,7 +391,7 @@ def test_kept_picture_that_fails_leaves_the_view_drawn_for_the_screen(
         assert view.host.exact == "picture"
         raise RuntimeError("no memory to read it")
 
-    monkeypatch.setattr("splatview_viewer.shell.viewport.settled_pixels", fail)
+    monkeypatch.setattr("splatview_viewer.shell.kept_pictures.settled_pixels", fail)
     rig.viewport.keep_picture()
     assert view.host.exact == ""
     assert not rig.viewport.entry.fault

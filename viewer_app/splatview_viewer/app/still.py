@@ -17,7 +17,7 @@ from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.shell.viewport import transparent_picture
+from splatview_viewer.shell.kept_pictures import transparent_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -49,7 +49,9 @@ class Layout:
 
     @property
     def seen(self) -> list[Viewport]:
-        return [self.active] if self.maximised else self.all
+        if self.maximised:
+            return [self.active]
+        return self.all
 
     # -- changes -----------------------------------------------------------------------
 
@@ -64,9 +66,7 @@ class Layout:
             self._changed()
 
     def add(self, key: str | None) -> Viewport:
-        """Another viewport, which is the active one; the active one, if there cannot be
-        more.
-        """
+        """Add a viewport and make it active; return the active one at the limit."""
         if len(self.all) >= MOST:
             self._user.say(f"{MOST} panes are the most")
             self.active.select(key)
@@ -122,7 +122,9 @@ class Layout:
     def _settle(self) -> None:
         """Have those look that are seen, and no others."""
         catalogue = self._user.catalogue
-        seen = self.seen if self._there else []
+        seen = []
+        if self._there:
+            seen = self.seen
         for viewport in self.all:
             if viewport not in seen:
                 catalogue.hide(viewport)
@@ -145,7 +147,9 @@ class Layout:
         columns, rows = grid(len(seen), area.width, area.height)
         header = 0
         if is_named:
-            height = PHONE_STRIP_HEIGHT if around == "phone" else STRIP_HEIGHT
+            height = STRIP_HEIGHT
+            if around == "phone":
+                height = PHONE_STRIP_HEIGHT
             header = min(round(height * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(seen):
@@ -172,8 +176,9 @@ class Layout:
             viewport.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
 
     def meant(self, event: Event) -> Viewport:
-        """The viewport that an event is for: where the pointer is, or where a drag
-        began; of keys the active one.
+        """Return the viewport that an event is for.
+
+        It is where the pointer is, or where a drag began; of keys the active one.
         """
         seen = self.seen
         held = next((viewport for viewport in seen if viewport.captured), None)
@@ -202,8 +207,9 @@ class Layout:
         return self.active
 
     def covered(self) -> Sequence[Rect]:
-        """Return the rectangles of imgui's windows over the viewports, and of the
-        strips above them.
+        """Return the rectangles of imgui's windows over the viewports.
+
+        The strips above these belong to them.
         """
         heads = [viewport.head for viewport in self.seen if viewport.head.height]
         zones = self._user.interface.zones
@@ -221,8 +227,9 @@ class Layout:
 
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
-    """Return columns and rows for `count` viewports, each as near as can be to a shape
-    that one likes to look at.
+    """Return columns and rows for `count` viewports.
+
+    Each is as near as can be to a shape that one likes to look at.
     """
 
     def badness(columns: int) -> float:

@@ -18,12 +18,13 @@ _IN_FLIGHT = 2
 
 
 class Pace:
-    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and
-    after it has caught up.
+    """The times of one screen's pictures.
+
+    They follow --max-fps and the share of the GPU, and come after it has caught up.
     """
 
-    def __init__(self, work: GpuWork, max_fps: float) -> None:
-        self._work = work
+    def __init__(self, gpu_work: GpuWork, max_fps: float) -> None:
+        self._gpu_work = gpu_work
         self._period = 1 / max_fps
         self._next = 0.0
         self.next_interface = 0.0
@@ -36,16 +37,18 @@ class Pace:
 
     def next(self, now: float) -> float:
         """Return the time of the next picture at the earliest."""
-        while self._in_flight and self._in_flight[0] <= self._work.finished:
+        while self._in_flight and self._in_flight[0] <= self._gpu_work.finished:
             self._in_flight.popleft()
-        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
-        return max(self._next, self._work.governor.next_picture(), behind)
+        earliest = max(self._next, self._gpu_work.governor.next_picture())
+        if len(self._in_flight) < _IN_FLIGHT:
+            return earliest
+        return max(earliest, now + _CATCH_UP)
 
     def draw(self, now: float) -> None:
         """Count a picture that is about to be drawn."""
         self.drawn_at = now
         self._next = next_due(self._next, now, self._period)
-        self._work.governor.begin_picture()
+        self._gpu_work.governor.begin_picture()
         self.times.append(now)
 
     def draw_interface(self, now: float) -> None:
@@ -55,7 +58,7 @@ class Pace:
 
     def present(self) -> None:
         """Count what the GPU was given for it."""
-        self._in_flight.append(self._work.submitted)
+        self._in_flight.append(self._gpu_work.submitted)
 
     def fps(self, now: float) -> float:
         """Return the number of pictures within the last second."""

@@ -32,7 +32,7 @@ class Schedule:
         """The same of the panes' pictures alone, where the interface is drawn apart."""
         self.marks = 0
         """Calls of `mark`."""
-        self.kept = KeptBoards()
+        self.kept_boards = KeptBoards()
         self.pictures_answer = False
         """The next pictures show what the user did, not the interface alone."""
         self.interface_answers = True
@@ -50,7 +50,7 @@ class Schedule:
 
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
-        self.kept.renew(pictures)
+        self.kept_boards.renew(pictures)
         self.dirty = max(self.dirty, pictures)
         self.pictures_dirty = max(self.pictures_dirty, pictures)
         self.marks += 1
@@ -63,7 +63,7 @@ class Schedule:
 
     def mark_interface(self, times: int = 1) -> None:
         """Draw the interface so often at least; pictures only where it lies in them."""
-        self.kept.renew(times)
+        self.kept_boards.renew(times)
         self.dirty = max(self.dirty, times)
         self._interface_first = True
 
@@ -132,8 +132,8 @@ class Schedule:
         earliest = self._user.pace.next(now)
         if self.pictures_answer or self._pictures_s < _SLOW_S:
             return earliest
-        wanted = min(self.input_at + _USED_FOR, self._pictures_at + _LONGEST_WAIT)
-        return max(earliest, wanted)
+        wanted_at = min(self.input_at + _USED_FOR, self._pictures_at + _LONGEST_WAIT)
+        return max(earliest, wanted_at)
 
     def next_interface(self, now: float) -> float:
         """Return the time of the next interface that is drawn apart, at the earliest.

@@ -17,7 +17,7 @@ _MAX_UNSEEN = 16
 class _Presented(NamedTuple):
     """A picture that was drawn of a view."""
 
-    number: int
+    picture_number: int
     view: View[Any, Any]
     camera: Any
 
@@ -31,15 +31,15 @@ class SeenCameras:
     def __init__(self) -> None:
         self._unseen: deque[_Presented] = deque(maxlen=_MAX_UNSEEN)
 
-    def note(self, number: int, views: Iterable[View[Any, Any]]) -> None:
+    def note(self, picture_number: int, views: Iterable[View[Any, Any]]) -> None:
         """Note with what cameras the picture of a number was drawn."""
         for view in views:
-            self._unseen.append(_Presented(number, view, view.drawn_camera))
+            self._unseen.append(_Presented(picture_number, view, view.drawn_camera))
 
-    def arrive(self, number: int) -> bool:
+    def arrive(self, picture_number: int) -> bool:
         """Note that the picture of a number is seen; return whether lines move."""
         do_lines_move = False
-        while self._unseen and self._unseen[0].number <= number:
+        while self._unseen and self._unseen[0].picture_number <= picture_number:
             presented = self._unseen.popleft()
             view = presented.view
             do_lines_move |= view.has_lines and view.seen_camera != presented.camera

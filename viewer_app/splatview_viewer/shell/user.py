@@ -1,6 +1,4 @@
-"""One user of the viewer: a screen with its panel, what it shows of the catalogue, and
-from where.
-"""
+"""One user of the viewer: a screen, and what it shows of the catalogue."""
 
 from __future__ import annotations
 
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Wish
     from splatview_viewer.core.view import ShownView
     from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.slot import Slot
 
@@ -102,7 +101,7 @@ class User(UserActions):
         self.interface = self._make_interface(has_panel=panel)
         self.pace = Pace(work, max_fps)
         self._far = far
-        self._seen = True
+        self._was_seen = True
         self._hover_at = math.inf
         self._states_at = 0.0
         self.held = Held()
@@ -168,9 +167,9 @@ class User(UserActions):
 
     def tick(self, now: float) -> None:
         """Do what is due, once in each turn of the loop."""
-        was_visible = self._seen
-        self._seen = self.screen.state.visible
-        if was_visible and not self._seen:
+        was_visible = self._was_seen
+        self._was_seen = self.screen.state.visible
+        if was_visible and not self._was_seen:
             self._hide()
         for viewport in self.layout.seen:
             viewport.tick(now)
@@ -194,7 +193,7 @@ class User(UserActions):
                 self.mark_interface()
 
     def _hide(self) -> None:
-        """The screen is not seen from now on: nothing that happens there is told."""
+        """Note that the screen is not seen: nothing that happens there is told."""
         self.let_go()
         if self._far:
             for viewport in self.layout:
@@ -254,8 +253,9 @@ class User(UserActions):
     # -- events ------------------------------------------------------------------------
 
     def take(self, event: Event, now: float) -> None:
-        """Take in what the user did on the screen; numbers that mean nothing are
-        dropped.
+        """Take in what the user did on the screen.
+
+        Numbers that mean nothing are dropped.
         """
         schedule = self.schedule
         marks = schedule.marks
@@ -268,60 +268,82 @@ class User(UserActions):
     def _take(self, event: Event, now: float) -> None:
         checked = ev.bounded(event)
         if checked is None:
-            return None
+            return
         event = checked
         self.held.note(event)
         self.interface.toasts.keep_pointed(self.state, self.held.pointer, now)
         keyboard.note_gesture(self, event, now)
+        if self._take_of_screen(event):
+            return
+        if self.interface.palette.take_early(event):
+            self.mark(SETTLE)
+            return
+        self.layout.place(self.area(), self.screen.state.scale)
+        viewport = self.layout.meant(event)
+        is_taken = self._offer_interface(event, viewport, now)
+        if keyboard.switches_help(self, event, is_taken) and not is_taken:
+            return
+        if isinstance(event, ev.Key) and not is_taken:
+            is_done = keyboard.take_key(self, event)
+            if is_done:
+                return
+        self._give_to_viewports(event, viewport, is_taken)
+
+    def _take_of_screen(self, event: Event) -> bool:
+        """Take what the screen itself tells; return whether it was such an event."""
         match event:
             case ev.Resize() | ev.Expose() | ev.Close():
-                return self.mark(SETTLE)
+                self.mark(SETTLE)
             case ev.FileDrop():
-                return self.do(self.drop, event.paths, event.done)
+                self.do(self.drop, event.paths, event.done)
             case ev.Screenshot():
-                return self.do(self.layout.active.keep_picture)
-        if self.interface.palette.take_early(event):
-            return self.mark(SETTLE)
-        area = self.area()
-        self.layout.place(area, self.screen.state.scale)
-        viewport = self.layout.meant(event)
-        has_interface = not self.interface.state.bare
+                self.do(self.layout.active.keep_picture)
+            case _:
+                return False
+        return True
+
+    def _offer_interface(self, event: Event, viewport: Viewport, now: float) -> bool:
+        """Offer an event to the interface; return whether it is for that alone."""
         covered: Sequence[Rect] = ()
         # What a drag passes over keeps it from nothing.
         if not (viewport.captured and isinstance(event, ev.PointerMove)):
             covered = self.layout.covered()
-        ours, changed = self.interface.surface.input.handle(
-            event,
-            area if has_interface else None,
-            self.screen.desktop.pasted,
-            covered,
+        area = None
+        if not self.interface.state.bare:
+            area = self.area()
+        is_taken, has_changed = self.interface.surface.input.handle(
+            event, area, self.screen.desktop.pasted, covered
         )
         # Imgui takes a press in one picture and the release in the next: one more for
         # each event.
-        if changed:
+        if has_changed:
             self.mark_interface(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-            if ours:
+            if is_taken:
                 self.schedule.input_at = now
-        if keyboard.switches_help(self, event, ours) and not ours:
-            return None
-        if not ours and isinstance(event, ev.Key) and keyboard.take_key(self, event):
-            return None
+        return is_taken
+
+    def _give_to_viewports(
+        self, event: Event, viewport: Viewport, is_taken: bool
+    ) -> None:
+        """Give an event to the viewport that it is for.
+
+        is_taken: it was for the interface, so that only ends count.
+        """
         if isinstance(event, ev.Key) and not event.pressed:
             # It was pressed when another one was the active one.
             for other in self.layout:
                 if other is not viewport:
-                    other.take(event, ours)
-        if isinstance(event, ev.PointerPress) and not ours:
+                    other.take(event, is_taken)
+        if isinstance(event, ev.PointerPress) and not is_taken:
             self.layout.activate(viewport)
-        is_undone = viewport.take(event, ours) or ours
+        is_undone = viewport.take(event, is_taken) or is_taken
         if keyboard.is_escape(event) and not is_undone:
             # Nothing is left to undo but the full screen.
             self.screen.desktop.leave_full()
         if viewport.captured and isinstance(event, ev.PointerMove):
             # A camera that moves smoothly asks for its pictures later.
             self.schedule.await_pictures()
-        return None
 
     def run(self, command: Command[User]) -> None:
         """Run one of the viewer's own commands, or tell why it cannot be done now."""
@@ -345,16 +367,17 @@ class User(UserActions):
         self.mark(SETTLE)
 
     def pause(self, wish: Wish | None = None) -> None:
-        """Pause the run of what is shown, have it continue or take a step; None: pause
-        it, or continue if it is paused.
+        """Pause the run of what is shown, have it continue or take a step.
+
+        None: pause it, or continue if it is paused.
         """
         slot = told_slot(self)
         if slot is None or slot.entry.paused is None:
             return
         if wish is None:
             wish = not slot.entry.paused
-            words = "The run pauses at its next step"
+            message = "The run pauses at its next step"
             if slot.entry.paused:
-                words = "The run goes on"
-            self.say(words)
+                message = "The run goes on"
+            self.say(message)
         slot.source.set_paused(wish)

@@ -1,6 +1,4 @@
-"""The actions of one user that need nothing but what is shown: opening files, telling
-what was done, and the commands of the interface.
-"""
+"""The actions of one user: opening files, telling what was done, and commands."""
 
 from __future__ import annotations
 
@@ -67,10 +65,12 @@ class UserActions:
         `done`: the files come from a page, and scenes and pictures are not decoded in
         this process; called with each that is not needed any more.
         """
-        found = self.layout.active.working()
+        working = self.layout.active.working()
         files = [Path(path) for path in paths]
-        for path in entries_of(files) if done is None else files:
-            if found is not None and found[1].view.dropped(path):
+        if done is None:
+            files = entries_of(files)
+        for path in files:
+            if working is not None and working.view.view.dropped(path):
                 self.mark(SETTLE)
                 if done is not None:
                     done(path)
@@ -78,13 +78,14 @@ class UserActions:
             source = FileSource(path, sandboxed=done is not None)
             source.done = done
             viewport = self.layout.active
-            before = viewport.key
-            if before is not None and self._is_second(path, is_own=done is None):
+            previous_key = viewport.key
+            is_second = self._is_second(path, is_own=done is None)
+            if previous_key is not None and is_second:
                 self.catalogue.open_file(source)
-                self._openings.pair(viewport, before, str(path.absolute()))
+                self._openings.pair(viewport, previous_key, str(path.absolute()))
             else:
                 self.catalogue.open_file(source, viewport)
-                self._openings.add(viewport, str(path.absolute()), before)
+                self._openings.add(viewport, str(path.absolute()), previous_key)
 
     def _is_second(self, path: Path, *, is_own: bool) -> bool:
         """Return whether a file is to be compared with the one that is shown.
@@ -145,9 +146,7 @@ class UserActions:
         self.catalogue.do(command, *values)
 
     def choose(self, key: str) -> None:
-        """Show an entry in the active viewport; if it is shown already, try again what
-        failed.
-        """
+        """Show an entry in the active viewport; one that failed is tried again."""
         if key != self.layout.active.key:
             self.select(key)
             return
@@ -180,11 +179,11 @@ class UserActions:
             feature.compare(how, self.layout.active, key)
 
     def on_viewport(
-        self, what: Callable[[Layout, Viewport], None], viewport: Viewport
+        self, action: Callable[[Layout, Viewport], None], viewport: Viewport
     ) -> None:
         """Activate, maximise or close a viewport, unless it was closed meanwhile."""
         if viewport in self.layout.all:
-            what(self.layout, viewport)
+            action(self.layout, viewport)
 
     def set_light(self, light: bool) -> None:
         """Draw the panel light or dark, now and in later sessions."""

@@ -41,16 +41,16 @@ _MAX_FRAMES = 8
 class UserPictures:
     """Draws what is due by the user's schedule, and shows it."""
 
-    def __init__(self, user: User, work: GpuWork) -> None:
+    def __init__(self, user: User, gpu_work: GpuWork) -> None:
         self._user = user
-        self._work = work
+        self._gpu_work = gpu_work
         self._drew_pictures = False
         self._seen_cameras = SeenCameras()
         self._refresh_at = math.inf
         """When what is written over pictures is drawn again, by what they show."""
         self._rate_shown = False
         self._rates_seen = 0
-        self._say_at = 0.0
+        self._timings_due = 0.0
 
     def forget_sent(self) -> None:
         """Forget what was sent: another screen counts its pictures anew."""
@@ -106,9 +106,9 @@ class UserPictures:
         self._drew_pictures = may_draw
         if may_draw:
             schedule.draw_pictures(now)
-            begin = time.perf_counter()
+            started_at = time.perf_counter()
             self._draw_pictures(self._user.screen.framebuffer, now)
-            schedule.end_pictures(time.perf_counter() - begin)
+            schedule.end_pictures(time.perf_counter() - started_at)
             self._refresh_at = now + TOGETHER
 
     def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
@@ -127,7 +127,7 @@ class UserPictures:
             viewport.draw(framebuffer)
         if self._user.interface.state.bare:
             # As a rule nothing is drawn over it: it need not wait for the words.
-            self._work.flush()
+            self._gpu_work.flush()
 
     def _draw_interface(
         self, framebuffer: moderngl.Framebuffer, now: float, *, clear: bool = False
@@ -136,21 +136,25 @@ class UserPictures:
         timings = self._user.state.timings
         timings.fps = self._user.pace.fps(now)
         self._rate_shown = timings.fps >= 2
-        if now >= self._say_at or not self._rate_shown:
-            self._say_at = now + _SAID_FOR
+        if now >= self._timings_due or not self._rate_shown:
+            self._timings_due = now + _SAID_FOR
             self._user.state.displayed_timings = replace(
                 timings, stages=dict(timings.stages)
             )
-        work = partial(self._work, "panel", *framebuffer.size, self._user.has_panel)
+        as_work = partial(
+            self._gpu_work, "panel", *framebuffer.size, self._user.has_panel
+        )
         surface = self._user.interface.surface
         changed = False
-        keeps = self._user.schedule.kept.may_keep(now)
+        keeps = self._user.schedule.kept_boards.may_keep(now)
         if keeps:
-            self._refresh_at = min(self._refresh_at, self._user.schedule.kept.due)
+            self._refresh_at = min(
+                self._refresh_at, self._user.schedule.kept_boards.due
+            )
         for frame in range(_MAX_FRAMES):
             surface.catches_up = frame < _MAX_FRAMES - 1
             changed |= self._user.interface.draw(
-                self._user, framebuffer, work, clear=clear, keeps=keeps
+                self._user, framebuffer, as_work, clear=clear, keeps=keeps
             )
             if not surface.is_behind:
                 break
@@ -179,40 +183,44 @@ class UserPictures:
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
-        begin = time.perf_counter()
+        started_at = time.perf_counter()
         layer = self._user.screen.interface
         if layer is None:
             self._user.screen.present(self._caption())
         elif self._drew_pictures:
             is_pending = any(viewport.is_pending for viewport in self._user.layout.seen)
             answers = self._user.schedule.pictures_answer and not is_pending
-            number = layer.present_pictures(self._panes(), answers=answers)
-            self._seen_cameras.note(number, self._seen_views())
+            picture_number = layer.present_pictures(self._panes(), answers=answers)
+            self._seen_cameras.note(picture_number, self._seen_views())
             if answers:
                 self._user.schedule.pictures_answer = False
         else:
             return
         self._user.pace.present()
-        self._note_costs(now, time.perf_counter() - begin)
+        self._note_costs(now, time.perf_counter() - started_at)
 
     def _note_costs(self, now: float, present_s: float) -> None:
         """Take down what the last pictures cost."""
         view = self._user.view
         timings = self._user.state.timings
-        governor = self._work.governor
-        stages = dict(view.timings) if view is not None else {}
-        timings.stages = {**stages, "present": present_s * 1e3}
+        governor = self._gpu_work.governor
+        timings.stages = {}
+        if view is not None:
+            timings.stages.update(view.timings)
+        timings.stages["present"] = present_s * 1e3
         account = governor.account
-        timings.gpu_share = account.used_share if account.limited else None
+        timings.gpu_share = None
+        if account.limited:
+            timings.gpu_share = account.used_share
         timings.gpu_budget = account.share
         timings.gpu_memory = self._user.catalogue.gpu_memory.read(now)
         waited_for = set[str]()
         if view is not None and view.wants.cuda:
             waited_for = {"load", "scene"}
         behind_ms = 0.0
-        if not self._work.software:
+        if not self._gpu_work.software:
             names = governor.work_names - waited_for
-            behind_ms = sum(self._work.ms.get(name, 0.0) for name in names)
+            behind_ms = sum(self._gpu_work.ms.get(name, 0.0) for name in names)
         latency_ms = self._user.layout.active.latency_ms(behind_ms)
         if latency_ms is not None:
             timings.latency_ms = latency_ms

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
 from itertools import count
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.command import command_of
-from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.screen import Rect, settled_pixels
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
-from splatview_viewer.scene_view.film import see_through
 from splatview_viewer.scene_view.tool import in_order
+from splatview_viewer.shell.kept_pictures import keep_picture
 from splatview_viewer.shell.run_record import record_commands, record_of
 from splatview_viewer.shell.time_area import lane_of_command
 from splatview_viewer.ui import theme
@@ -32,13 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import moderngl
-    import numpy as np
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.lane import Lane
-    from splatview_viewer.core.settings import Color, Entry
+    from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.undoable import Undoable
     from splatview_viewer.core.view import ShownView, Tab, Visit
     from splatview_viewer.shell.opening import Refusal
@@ -46,7 +42,14 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.slot import Slot
 
 T = TypeVar("T")
-_numbers = count(1)
+_pane_numbers = count(1)
+
+
+class Working(NamedTuple):
+    """An entry and the view that shows it."""
+
+    slot: Slot
+    view: ShownView
 
 
 class Viewport:
@@ -54,7 +57,7 @@ class Viewport:
 
     def __init__(self, user: User) -> None:
         self.user = user
-        self.number = next(_numbers)
+        self.number = next(_pane_numbers)
         """Names it for as long as it is open."""
         self.by_itself = True
         """True while the user has not chosen the entry."""
@@ -93,26 +96,28 @@ class Viewport:
 
     @property
     def entry(self) -> Entry | None:
-        return None if (slot := self.slot) is None else slot.entry
+        slot = self.slot
+        if slot is None:
+            return None
+        return slot.entry
 
-    def working(self) -> tuple[Slot, ShownView] | None:
-        """The entry and what shows it, unless there is nothing, or only a fault, to be
-        shown.
-        """
+    def working(self) -> Working | None:
+        """Return the entry and its view; None without, or where a fault is shown."""
         slot = self.slot
         view = self.view
         if slot is None or view is None or slot.entry.fault:
             return None
-        return (slot, view)
+        return Working(slot, view)
 
     def _ask(self, call: Callable[[ShownView], T], otherwise: T) -> T:
-        """Return the result of a call of the view, whose faults become the entry's;
-        `otherwise` without a result.
+        """Return the result of a call of the view; `otherwise` without one.
+
+        Faults become the entry's.
         """
-        found = self.working()
-        if found is not None:
-            with self.user.catalogue.guard(found[0]):
-                return call(found[1])
+        working = self.working()
+        if working is not None:
+            with self.user.catalogue.guard(working.slot):
+                return call(working.view)
         return otherwise
 
     def _attempt(
@@ -123,14 +128,13 @@ class Viewport:
         What it raises is noted in `faults` under `part`: the picture stays, also that
         of others.
         """
-        found = self.working()
-        if found is None:
+        working = self.working()
+        if working is None:
             return otherwise
-        result = otherwise
-        self.faults.owner = found[0].entry.name
+        self.faults.owner = working.slot.entry.name
         with self.faults.guard(part):
-            result = call(*found)
-        return result
+            return call(*working)
+        return otherwise
 
     def select(self, key: str | None) -> None:
         """Show this entry because the user chose it.
@@ -163,13 +167,13 @@ class Viewport:
 
     def covered(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        own = self._attempt("covered", lambda _, view: view.covered(self.rect), ())
-        return [*self.cards, *own]
+        covered = self._attempt("covered", lambda _, view: view.covered(self.rect), ())
+        return [*self.cards, *covered]
 
-    def take(self, event: Event, ours: bool) -> bool:
+    def take(self, event: Event, is_taken: bool) -> bool:
         """Take what the user did over it; return whether the picture changes by it.
 
-        `ours`: it was meant for the panel.
+        `is_taken`: it was meant for the panel.
         """
         if isinstance(event, ev.PointerRelease):
             self.captured = False
@@ -184,12 +188,12 @@ class Viewport:
                 | ev.Pinch()
                 | ev.Text()
                 | ev.Key(pressed=True)
-            ) if ours:
+            ) if is_taken:
                 # A key that goes up may have gone down before a field was opened.
                 return False
             case ev.PointerPress():
                 self.captured = True
-            case ev.PointerMove() if ours and not self.captured:
+            case ev.PointerMove() if is_taken and not self.captured:
                 event = ev.PointerLeave()
         has_changed = self._attempt(
             "input", lambda _, view: view.handle(event, self.rect), False
@@ -224,15 +228,15 @@ class Viewport:
 
     def visit(self) -> Visit | None:
         """Return what a phone shows in place of all else; None as a rule."""
-        found = self.working()
-        if found is None or found[1].empty:
+        working = self.working()
+        if working is None or working.view.empty:
             return None
         return self._attempt("visit", lambda _, view: view.view.visit(), None)
 
     def lanes(self) -> Sequence[Lane]:
         """Return the lanes of the time area of what it shows; none without data."""
-        found = self.working()
-        if found is None or found[1].empty:
+        working = self.working()
+        if working is None or working.view.empty:
             return ()
         return self._attempt("lanes", lambda _, view: view.view.lanes(), ())
 
@@ -256,8 +260,7 @@ class Viewport:
 
     def run(self, command: Command[Any]) -> None:
         """Run a command of what it shows, or tell why it cannot be done now."""
-        found = self.working()
-        if found is None:
+        if self.working() is None:
             return
         reason = self.reason(command)
         if reason is not None:
@@ -279,8 +282,9 @@ class Viewport:
         )
 
     def let_go(self) -> None:
-        """End all that began with a key or button that is down: its release will not
-        come here.
+        """End all that began with a key or button that is down.
+
+        Its release will not come here.
         """
         for event in self.user.held.releases():
             if not isinstance(event, ev.PointerRelease) or self.captured:
@@ -288,9 +292,7 @@ class Viewport:
         self.captured = False
 
     def _end(self, event: Event) -> None:
-        """Give a release to the view, also of an entry whose fault is shown in its
-        place.
-        """
+        """Give a release to the view, also where a fault is shown in its place."""
         view = self.view
         if view is not None:
             with self.faults.guard("input"):
@@ -319,8 +321,9 @@ class Viewport:
             )
 
     def draw_over(self, scale: float) -> bool:
-        """Draw what the view writes over its picture, inside an imgui frame; True to
-        draw the picture again.
+        """Draw what the view writes over its picture, inside an imgui frame.
+
+        Returns whether to draw the picture again.
         """
         return self._attempt(
             "overlay", lambda _, view: view.draw_ui(self.rect, scale), False
@@ -336,8 +339,8 @@ class Viewport:
         There are no sections without a picture.
         """
         info = self.info()
-        found = self.working()
-        if found is None or found[1].empty:
+        working = self.working()
+        if working is None or working.view.empty:
             return [], info
         sections = self._attempt(
             "sections", lambda _, view: self._sections(view, tab), []
@@ -348,12 +351,13 @@ class Viewport:
         return [self._guarded(section) for section in sections], info
 
     def _sections(self, view: ShownView, tab: Tab) -> list[Section]:
-        """Return the parts of a tab: the view's own controls as one, the others in
-        their order.
+        """Return the parts of a tab in their order.
+
+        The view's own controls are one of them.
         """
-        own = view.sections_of(tab)
-        untitled = [section for section in own if not section.title]
-        titled = [section for section in own if section.title]
+        sections = view.sections_of(tab)
+        untitled = [section for section in sections if not section.title]
+        titled = [section for section in sections if section.title]
         for feature in self.user.catalogue.features:
             titled += [s for s in feature.sections(self) if s.tab == tab]
 
@@ -389,46 +393,25 @@ class Viewport:
         return max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
 
     def keep_picture(self, transparent: bool = False) -> None:
-        """Give the user what the view shows, as large as the screen: of images and
-        plots with what is written over it, of scenes without what only helps to look at
-        them. Transparent: with nothing behind, and nothing over.
+        """Give the user what the view shows, as large as the screen.
+
+        Images and plots come with what is written over them, scenes without what only
+        helps to look at them.
+
+        transparent: with nothing behind, and nothing over.
         """
-        found = self.working()
-        if found is None or found[1].empty or self.user.screen.state.closed:
+        working = self.working()
+        if working is None or working.view.empty or self.user.screen.state.closed:
             return
-        self._attempt("keeping the picture", partial(self._keep, transparent), None)
+
+        def keep(slot: Slot, view: ShownView) -> None:
+            keep_picture(self.user, slot.entry, view, is_transparent=transparent)
+
+        self._attempt("keeping the picture", keep, None)
         reason = self.faults.reason("keeping the picture")
         if reason:
             self.user.say(f"The picture is not kept: {reason}")
         self.user.mark()
-
-    def _keep(self, transparent: bool, slot: Slot, view: ShownView) -> None:
-        screen = self.user.screen
-
-        def draw() -> None:
-            view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-            self.user.interface.surface.draw_over(
-                screen.framebuffer, view.draw_ui, screen.state.scale
-            )
-
-        pixels = None
-        with view.view.host.drawing_exactly("scene" if transparent else "picture"):
-            if transparent:
-                size = screen.state.size
-                pixels = transparent_picture(view, screen.ctx, size)
-            if pixels is None:
-                pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
-        entry = slot.entry
-        name = f"{entry.name}-{entry.version}"
-        if entry.is_file:
-            name = Path(entry.name).stem
-        try:
-            path = screen.desktop.keep(pixels, name)
-        except ViewerError as e:
-            self.user.catalogue.notice(str(e))
-            return
-        if path is not None:
-            self.user.say(f"Saved {path}")
 
 
 def _is_release(event: Event) -> bool:
@@ -438,40 +421,21 @@ def _is_release(event: Event) -> bool:
 
 
 def _undoable_state(_: Slot, view: ShownView) -> Any:
-    return None if view.empty else view.view.undoable_state()
+    if view.empty:
+        return None
+    return view.view.undoable_state()
 
 
 def _info_of(slot: Slot, view: ShownView) -> Info:
     """Return the texts about what a view shows and where it comes from."""
-    told = view.info
+    info = view.info
     return replace(
-        told,
-        extras=[*told.extras, *slot.source.notes],
-        path=[slot.source.path, *told.path],
+        info,
+        extras=[*info.extras, *slot.source.notes],
+        path=[slot.source.path, *info.path],
     )
 
 
 def _show_fault(reason: str) -> None:
     """Write in the panel why a part of it is missing."""
     wrapped(f"This part failed: {reason}", theme.FAULT)
-
-
-def transparent_picture(
-    view: ShownView, ctx: moderngl.Context, size: tuple[int, int]
-) -> np.ndarray | None:
-    """Return a view's picture over no background: (H, W, 4) uint8, top row first,
-    colours not multiplied by alpha. None for what covers all of its background.
-    """
-    kept = view.view.state
-    if not hasattr(kept, "background"):
-        return None
-    alpha = {"alpha": "background"} if hasattr(kept, "alpha") else {}
-
-    def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        view.view.state = replace(kept, background=background, **alpha)
-        view.draw(framebuffer, Rect(0, 0, *size))
-
-    try:
-        return see_through(ctx, size, draw)
-    finally:
-        view.view.state = kept
