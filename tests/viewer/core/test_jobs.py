@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
+from support.programs import environment
 from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.core.errors import FileError
@@ -187,3 +190,27 @@ def test_queue_continues_after_a_job_that_exits_and_a_wake_that_fails() -> None:
     assert second.result() == 2
     assert "SystemExit" in first.fault
     assert wait_until(lambda: not jobs.busy)
+
+
+def test_end_of_a_program_waits_for_the_job_that_runs() -> None:
+    """The interpreter would stop its thread wherever it is, also inside of C++."""
+    program = """
+import threading
+from splatview_viewer.core.jobs import JobQueue
+started, exiting = threading.Event(), threading.Event()
+def work(job):
+    started.set()
+    threading.main_thread().join()
+    print("done", flush=True)
+JobQueue("under test").submit(work)
+started.wait()
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert result.stdout == "done\n"

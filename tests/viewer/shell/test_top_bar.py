@@ -117,3 +117,18 @@ def test_phone_has_large_buttons(open_viewer: Callable[..., Viewer]) -> None:
     for name in ("Menu", "Pause", "Find", "More"):
         assert rects[name].width == 44
     assert rects["Choose a run"].width > 100
+
+
+def test_latency_is_told_of_versions_that_come_while_they_are_shown(
+    wide: Viewer,
+) -> None:
+    """A version that waits until a user chooses it was never late."""
+    publish(wide, "first")
+    publish(wide, "second")
+    keys = {entry.name: entry.key for entry in wide.state.entries}
+    for name in ("first", "second"):
+        wide.user.select(keys[name])
+        wide.until(wide.loaded)
+    assert wide.state.displayed_timings.latency_ms is None
+    publish(wide, "second")
+    wide.until(lambda: wide.state.timings.latency_ms)

@@ -6,7 +6,9 @@ when a job ends.
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+_EXIT_WAIT_S = 3.0
+"""Seconds for which the end of the program waits for a running job."""
 
 
 class Cancelled(Exception):  # noqa: N818  (it reports no mistake)
@@ -143,6 +147,7 @@ class JobQueue:
         self._waiting: deque[Job[Any]] = deque()
         self._running: Job[Any] | None = None
         self._thread: threading.Thread | None = None
+        _queues.add(self)
 
     @property
     def busy(self) -> bool:
@@ -257,6 +262,23 @@ class JobQueue:
         # The traceback of an error refers to this frame. Without these names no cycle
         # keeps the job and its scene in memory.
         del job, value, error
+
+
+_queues: weakref.WeakSet[JobQueue] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_jobs() -> None:
+    """Cancel all jobs, and wait a moment for those that run.
+
+    A thread that the interpreter's end stops inside of C++, such as an operation of
+    torch or DuckDB, would abort the program.
+    """
+    queues = list(_queues)
+    for queue in queues:
+        queue.close()
+    for queue in queues:
+        queue.wait(_EXIT_WAIT_S)
 
 
 class JobPool:

@@ -81,7 +81,10 @@ class Viewport:
         """Faults of what one user sees and does here, which others do not see."""
         self._told_fault = ""
         """The last reason why input failed that the user was told."""
-        self._latency_of = 0
+        self._timed_key: str | None = None
+        """The entry whose latency is measured."""
+        self._timed_ns = 0
+        """Time of publishing of its last version that was measured."""
 
     # -- what it shows -----------------------------------------------------------------
 
@@ -384,13 +387,23 @@ class Viewport:
     def latency_ms(self, behind: float) -> float | None:
         """Return the time since what it shows was published, once for each version.
 
-        `behind`: milliseconds of the GPU's work that waits, beside loading.
+        What was published before it was chosen here has waited for the user alone.
+
+        Args:
+            behind: milliseconds of the GPU's work that waits, beside loading.
         """
         slot = self.slot
-        if slot is None or slot.source.time_ns in (0, self._latency_of):
+        if slot is None or not slot.source.time_ns:
             return None
-        self._latency_of = slot.source.time_ns
-        return max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
+        published_ns = slot.source.time_ns
+        if slot.entry.key != self._timed_key:
+            self._timed_key = slot.entry.key
+            self._timed_ns = published_ns
+            return None
+        if published_ns <= self._timed_ns:
+            return None
+        self._timed_ns = published_ns
+        return max(time.time_ns() - published_ns, 0) * 1e-6 + behind
 
     def keep_picture(self, transparent: bool = False) -> None:
         """Give the user what the view shows, as large as the screen.
