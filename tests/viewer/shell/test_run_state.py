@@ -28,7 +28,7 @@ def said(state: RunState) -> tuple[str, str, str, bool, bool, str]:
     button = "Resume" if state.resumes else "Pause"
     can_pause = state.pause_reason is None
     can_step = state.step_reason is None
-    return state.words, state.hue, button, can_pause, can_step, state.live
+    return state.phrase, state.hue, button, can_pause, can_step, state.live
 
 
 @pytest.mark.parametrize(

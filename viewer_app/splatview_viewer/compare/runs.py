@@ -105,7 +105,7 @@ class RunsInPlots:
         What is remembered is for the newest run of a name alone, so that it never opens
         all of a script that was started often.
         """
-        chosen = self._choices.get(user, {})
+        choices = self._choices.get(user, {})
         remembered = user.interface.state.plotted
         by_age = sorted((slot.entry for slot in slots), key=_started_at)
         newest = {entry.lasting_name: entry.key for entry in by_age}
@@ -116,7 +116,7 @@ class RunsInPlots:
             is_drawn = entry.group in first_groups
             if newest[name] == entry.key:
                 is_drawn = remembered.get(name, is_drawn)
-            is_checked[entry.key] = chosen.get(entry.key, is_drawn)
+            is_checked[entry.key] = choices.get(entry.key, is_drawn)
         return is_checked
 
     def _compared_groups(self, viewport: Viewport) -> list[str]:

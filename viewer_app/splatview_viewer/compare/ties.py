@@ -203,15 +203,15 @@ def _settle_size(view: ShownView, ties: UserTies) -> None:
     has not moved it, it shows the whole scene again.
     """
     view_place = view.view.state.place
-    own_place = view_place
+    settled_place = view_place
     if getattr(view_place, "seen_in", None) is not None:
-        own_place = replace(own_place, seen_in=None)
+        settled_place = replace(settled_place, seen_in=None)
     is_unmoved = not getattr(view_place, "by_hand", True)
     if is_unmoved and view_place.exact_camera is None:
-        own_place = replace(own_place, framed=False)
-    if own_place == view_place:
+        settled_place = replace(settled_place, framed=False)
+    if settled_place == view_place:
         return
-    view.view.state = replace(view.view.state, place=own_place)
+    view.view.state = replace(view.view.state, place=settled_place)
     if view not in ties.last_alike:
         # The others have to follow.
         ties.last_alike[view] = _LastAlike(view_place, view.look)

@@ -117,7 +117,7 @@ class Interface:
             return False
         groups = self.groups.update(user)
         now = time.time()
-        states = [run_state(g.lead, now).words for g in groups if g.is_run]
+        states = [run_state(g.lead, now).phrase for g in groups if g.is_run]
         previous = self._states
         self._states = states
         return states != previous

@@ -49,7 +49,7 @@ class RunState:
     """The time of day since which it is so, where that matters."""
 
     @property
-    def words(self) -> str:
+    def phrase(self) -> str:
         """Return all that is said: "Ended 14:32"."""
         return f"{self.title} {self.clock}".rstrip()
 

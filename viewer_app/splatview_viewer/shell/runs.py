@@ -191,7 +191,7 @@ def group_words(user: User, group: RunGroup, state: RunState) -> str:
         return f"{len(group.entries):,}"
     if state.mode == "training":
         return run_rate(user, group) or "training"
-    return state.words[:1].lower() + state.words[1:]
+    return state.phrase[:1].lower() + state.phrase[1:]
 
 
 class RunTexts(NamedTuple):

@@ -179,8 +179,8 @@ def _phrases(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list
             phrases.insert(0, live_words)
     if step is not None:
         step_phrase = _step_words(step)
-        known = (step_phrase, "recorded")
-        phrases = [step_phrase, *(p for p in phrases if p not in known)]
+        step_phrases = (step_phrase, "recorded")
+        phrases = [step_phrase, *(p for p in phrases if p not in step_phrases)]
     if note.label:
         phrases.insert(0, note.label)
     rate = user.state.displayed_timings.fps
