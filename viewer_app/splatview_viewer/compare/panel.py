@@ -118,6 +118,8 @@ class CompareSections:
             do(comparisons.show, viewport, pairing, arrangement)
         if panes.arrangement == "blend":
             self._draw_opacity(viewport, pairing)
+        elif panes.arrangement == "split":
+            _draw_line_position(panes)
         self._draw_ties(viewport)
         has_difference = panes.difference is not None
         wants_difference = ui.check(
@@ -287,6 +289,23 @@ class CompareSections:
             compared.placement = IDENTITY
         ui.gap(0.2 * imgui.get_font_size())
         return pressed == 1
+
+
+def _draw_line_position(panes: Panes) -> None:
+    """Draw the slider of the line between A and B."""
+    for view in panes.pair_views:
+        if view.mode != "split":
+            continue
+        position = ui.slider(
+            "Line",
+            "Where B begins, which the line in the picture moves as well",
+            view.state.position,
+            (0.0, 1.0),
+            "%.2f",
+            reset=0.5,
+        )
+        if position != view.state.position:
+            view.change(position=position)
 
 
 def _key_of(entry: Entry) -> str:

@@ -1,4 +1,4 @@
-"""What undo brings back: a view, or a part of one that has a state of its own."""
+"""The protocol of a view, or of a part of one, that undo brings back."""
 
 from __future__ import annotations
 

@@ -189,6 +189,16 @@ def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
         ui.row("PSNR")
         imgui.align_text_to_frame_padding()
         imgui.text(psnr.removesuffix(" PSNR"))
+    if comparison == "wipe":
+        position = ui.slider(
+            "Line",
+            "Where the photograph begins, which the line in the picture moves as well",
+            state.divider_position,
+            (0.0, 1.0),
+            "%.2f",
+            reset=0.5,
+        )
+        return replace(state, divider_position=position)
     if comparison == "photo":
         opacity = ui.slider(
             "Opacity",

@@ -32,7 +32,7 @@ _MIN_KEY_DISTANCE = 0.05
 
 @dataclass(frozen=True)
 class PathState:
-    """What undo brings back of a path."""
+    """The parts of a path that undo brings back."""
 
     keyframes: tuple[Keyframe, ...]
     loop: bool
@@ -96,7 +96,7 @@ class PathTool(Tool[SceneView]):
 
     @property
     def state(self) -> PathState:
-        """What undo brings back, as it is now."""
+        """The parts that undo brings back, as they are now."""
         path = self.path
         return PathState(tuple(path.keys), path.loop, path.smooth, path.holds_last)
 

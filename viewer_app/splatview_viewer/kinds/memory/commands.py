@@ -55,20 +55,25 @@ def _zoom(closer: int, view: MemoryView) -> None:
     view.show_period(*moved_range(view.visible_period(), closer=closer))
 
 
-_MOVES = (
-    ("left", "Move along the axis: left", "Left", partial(_move, -1)),
-    ("right", "Move along the axis: right", "Right", partial(_move, 1)),
-    ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
-    ("farther", "Zoom out", "-", partial(_zoom, -1)),
-)
-"""Name, title, key and function of what the keyboard does to the axis."""
+def _move_commands() -> list[Command[MemoryView]]:
+    """Return the commands that move the horizontal axis."""
+    moves = (
+        ("left", "Move along the axis: left", "Left", partial(_move, -1)),
+        ("right", "Move along the axis: right", "Right", partial(_move, 1)),
+        ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
+        ("farther", "Zoom out", "-", partial(_zoom, -1)),
+    )
+    commands: list[Command[MemoryView]] = []
+    for name, title, key, run in moves:
+        full_name = f"memory.{name}"
+        command = Command(full_name, title, run, (key,), icon="scalars", repeats=True)
+        commands.append(command)
+    return commands
+
 
 COMMANDS: tuple[Command[MemoryView], ...] = (
     Command("memory.fit", "See all of the time", _see_all, ("F", "Home"), icon="fit"),
-    *(
-        Command(f"memory.{name}", title, run, (key,), icon="scalars", repeats=True)
-        for name, title, key, run in _MOVES
-    ),
+    *_move_commands(),
     Command(
         "memory.host",
         "Show or hide the memory of the host",

@@ -44,20 +44,25 @@ def _zoom(closer: int, view: ScalarsView) -> None:
     view.state = replace(view.state, window=moved_range(view.window(), closer=closer))
 
 
-_MOVES = (
-    ("left", "Move along the axis: left", "Left", partial(_move, -1)),
-    ("right", "Move along the axis: right", "Right", partial(_move, 1)),
-    ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
-    ("farther", "Zoom out", "-", partial(_zoom, -1)),
-)
-"""Name, title, key and function of what the keyboard does to the axis."""
+def _move_commands() -> list[Command[ScalarsView]]:
+    """Return the commands that move the horizontal axis."""
+    moves = (
+        ("left", "Move along the axis: left", "Left", partial(_move, -1)),
+        ("right", "Move along the axis: right", "Right", partial(_move, 1)),
+        ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
+        ("farther", "Zoom out", "-", partial(_zoom, -1)),
+    )
+    commands: list[Command[ScalarsView]] = []
+    for name, title, key, run in moves:
+        full_name = f"plots.{name}"
+        command = Command(full_name, title, run, (key,), icon="scalars", repeats=True)
+        commands.append(command)
+    return commands
+
 
 COMMANDS: tuple[Command[ScalarsView], ...] = (
     Command("plots.fit", "See all of the curves", _see_all, ("F", "Home"), icon="fit"),
-    *(
-        Command(f"plots.{name}", title, run, (key,), icon="scalars", repeats=True)
-        for name, title, key, run in _MOVES
-    ),
+    *_move_commands(),
     Command(
         "plots.log",
         "Vertical axes: linear or logarithmic",
