@@ -37,6 +37,8 @@ _BUTTON_GAP = 8.0
 _BADGES = "AB"
 _FACT_WIDTH = 180.0
 """Points that a title leaves to facts, of a strip that is wide."""
+_NAME_WIDTH = 110.0
+"""Points that a title has before facts and its run."""
 _LEAST_TITLE = 100.0
 """Points of a strip that its buttons leave to the title; else one menu has them all."""
 _MENU = "menu of the pane"
@@ -146,12 +148,19 @@ def _draw_title(
     draw = imgui.get_window_draw_list()
     top = round(middle - imgui.get_text_line_height() / 2)
     with theme.bold():
-        # A long name leaves room for a fact.
-        title_width = max(right - x - _FACT_WIDTH * scale, (right - x) / 2)
+        # A long name leaves room for a fact, where there is room for both.
+        most = right - x
+        least = min(most, _NAME_WIDTH * scale)
+        title_width = max(most - _FACT_WIDTH * scale, most / 2, least)
         text = fitted(title, title_width - 12 * scale)
         lettering.write(draw, round(x), top, theme.u32(theme.TEXT), text)
         x += lettering.measure(text).x + 8 * scale
-    if subtitle and x + lettering.measure(subtitle).x <= right - 12 * scale:
+    is_whole = text == title or most > _FACT_WIDTH * scale
+    if (
+        subtitle
+        and is_whole
+        and x + lettering.measure(subtitle).x <= right - 12 * scale
+    ):
         lettering.write(draw, round(x), top, theme.u32(theme.DIM), subtitle)
         x += lettering.measure(subtitle).x + 12 * scale
     return x

@@ -20,7 +20,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui, implot
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Data, State, View
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import lettering, theme
 from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
 
 if TYPE_CHECKING:
@@ -428,11 +428,8 @@ def head(left: str, right: str, width: float, fault: str = "") -> None:
             end -= imgui.calc_text_size(text).x
             draw.add_text(ImVec2(end, corner.y), theme.u32(color), text)
             end -= 0.8 * line
-    draw.push_clip_rect(
-        corner, ImVec2(max(end, corner.x + 1), corner.y + 1.3 * line), True
-    )
-    draw.add_text(corner, theme.u32(theme.DIM), left)
-    draw.pop_clip_rect()
+    title = lettering.fitted(left, max(end - corner.x, 1))
+    lettering.write(draw, corner.x, corner.y, theme.u32(theme.DIM), title)
     imgui.dummy(ImVec2(width, line))
 
 
@@ -593,7 +590,8 @@ class PlotView(View[Data, State]):
     def ui(self, rect: Rect, scale: float) -> bool:
         previous_pointer = self.pointer
         started_at = time.perf_counter()
-        pad = (min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20))
+        # The bar of a long list lies in the margin.
+        pad = (min(14 * scale, rect.width // 8), min(12 * scale, rect.height // 20))
         with board(f"plots {id(self)}", rect, pad, self.ground, scroll=True):
             self.plot(scale)
         self._plot_ms = (time.perf_counter() - started_at) * 1e3
