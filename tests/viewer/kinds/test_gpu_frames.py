@@ -190,8 +190,8 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
 
     monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
     # However slow the machine is, a trainer lives.
-    for name in ("_MAX_REPLACEMENT_S", "_MAX_ARRIVAL_S"):
-        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.cache.{name}", 1e6)
+    for name in ("cache._MAX_REPLACEMENT_S", "arrivals._MAX_ARRIVAL_S"):
+        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.{name}", 1e6)
 
 
 # -- images --------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.costs import scaled_size
+from splatview_viewer.kinds.gaussians.arrivals import FrameArrivals, NewScene
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
@@ -20,7 +21,7 @@ from splatview_viewer.kinds.gaussians.picture import (
     PictureKey,
     ViewportPicture,
 )
-from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_same_pose
+from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_elsewhere
 from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
 from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.choose import (
@@ -33,8 +34,6 @@ from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.widgets import Hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import moderngl
     import torch
 
@@ -51,29 +50,8 @@ log = logging.getLogger("splatview")
 _MAX_REPLACEMENT_S = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if
 its trainer lives."""
-_MAX_ARRIVAL_S = 0.5
-"""Seconds for which a frame that is read in place must have arrived; then it is waited
-for."""
 _BACKGROUND_PERIOD = 1.0
 """Seconds between looks at a background colour on a GPU, which wait for it."""
-
-
-class _NewScene(NamedTuple):
-    """A scene that is taken from a value."""
-
-    scene: GaussianScene
-    ready: Callable[[int], None] | None
-    """As for `GaussianScene.to_host`."""
-    frame: StreamFrame | None
-    background: Color | None
-
-
-class _LateFrame(NamedTuple):
-    """The first frame that had not arrived when it came."""
-
-    frame: StreamFrame
-    first_seen_at: float
-    """Time of the loop, seconds."""
 
 
 class SceneCache:
@@ -128,7 +106,7 @@ class SceneCache:
         self._background_at = -math.inf
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
-        self._late_frame: _LateFrame | None = None
+        self._arrivals = FrameArrivals()
         self._sample_loads = 0
         """The scene (`loads`) of `sample`."""
         self._was_torn = False
@@ -147,9 +125,9 @@ class SceneCache:
         if isinstance(value, GaussianScene):
             self.on_gpu = False
             background = value.background or self.background
-            new = _NewScene(value, None, None, background)
+            new = NewScene(value, None, None, background)
         else:
-            if not self._has_arrived(value):
+            if not self._arrivals.has_arrived(value, self.now):
                 return False
             new = self._read_frame(value)
             if not value.intact():
@@ -161,9 +139,11 @@ class SceneCache:
             self.hints.hint = None
             if new.frame is not None:
                 self.hints.hint = detect_form(new.scene, new.ready)
+        # What is read in place is the trainer's to change.
+        load = self.renderer.load if self.on_gpu else self.renderer.load_kept
         with self.stopwatch("load"):
             try:
-                self.renderer.load_kept(new.scene, new.ready)
+                load(new.scene, new.ready)
             except RendererError as error:
                 self._draw_with(fallback_renderer(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
@@ -175,25 +155,7 @@ class SceneCache:
         self.loads += 1
         return True
 
-    def _has_arrived(self, frame: StreamFrame) -> bool:
-        """Return True if a frame may be read now; otherwise the caller brings it again.
-
-        Waiting here for a trainer's GPU would delay everything else that is drawn. The
-        newest frame of a trainer that is always ahead of its GPU has never arrived; the
-        first one that was refused decides then.
-        """
-        if not frame.on_gpu or frame.complete:
-            self._late_frame = None
-            return True
-        if self._late_frame is None:
-            self._late_frame = _LateFrame(frame, self.now)
-        waited = self.now - self._late_frame.first_seen_at
-        if not self._late_frame.frame.complete and waited < _MAX_ARRIVAL_S:
-            return False
-        self._late_frame = None
-        return True
-
-    def _read_frame(self, frame: StreamFrame) -> _NewScene:
+    def _read_frame(self, frame: StreamFrame) -> NewScene:
         """Read the scene of a frame, in place where that is possible."""
         with self.stopwatch("copy"):
             self.on_gpu = frame.on_gpu and self.renderer.reads_gpu
@@ -203,7 +165,7 @@ class SceneCache:
             if not frame.on_gpu or is_due:
                 background = background_of(frame)
                 self._background_at = self.now
-        return _NewScene(scene, ready, frame, background)
+        return NewScene(scene, ready, frame, background)
 
     def _hold(self, frame: StreamFrame | None) -> None:
         """Hold the frame of the loaded scene as long as the renderer reads it."""
@@ -304,11 +266,8 @@ class SceneCache:
             self.moved.land(wait=True)
         if self.is_being_replaced:
             return
-        is_elsewhere = picture.camera is not None and not is_same_pose(
-            picture.camera, camera
-        )
         # One that takes long is coarse first, so that it is soon where the camera is.
-        is_passing = moving or (in_steps and is_elsewhere)
+        is_passing = moving or (in_steps and is_elsewhere(picture, camera))
         if is_passing:
             picture.scale = self.work.governor.scale("scene", size)
         else:

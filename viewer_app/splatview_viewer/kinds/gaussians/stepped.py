@@ -157,3 +157,8 @@ class SteppedPictures:
 def is_same_pose(first: Camera, second: Camera) -> bool:
     """Return whether two cameras are at one place, and look in one direction."""
     return np.array_equal(first.viewmat, second.viewmat)
+
+
+def is_elsewhere(picture: ViewportPicture, camera: Camera) -> bool:
+    """Return whether a picture shows what is seen from another pose than a camera's."""
+    return picture.camera is not None and not is_same_pose(picture.camera, camera)
