@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from support.wait import wait_until
+import pytest
+from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.kinds.snapshot.answers import Answers
+from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.snapshot.model import MemorySnapshot
 
 
 def test_changes_count_the_answers_that_are_there() -> None:
@@ -19,3 +22,14 @@ def test_changes_count_the_answers_that_are_there() -> None:
         answers.forget(key)
         assert answers.changes == count
     answers.close()
+
+
+def test_database_that_is_closed_while_it_opens_ends_in_silence(
+    real: MemorySnapshot, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Check what the end of the program does with a database that is being opened."""
+    content = Content(real)
+    assert content.database() is None
+    content.close()
+    assert content.wait(PATIENCE)
+    assert not caplog.records

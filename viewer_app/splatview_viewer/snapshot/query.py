@@ -181,8 +181,8 @@ class Database:
                     query_tables.create_schemas(self._con, snapshots)
         except Exception:
             self._close()
-            if self._end_reason:
-                raise QueryError(self._end_reason) from None
+            if cancelled():
+                raise QueryError("interrupted") from None
             raise
 
     def __enter__(self) -> Database:
