@@ -167,6 +167,7 @@ def test_click_selects_and_double_click_shows_all(
 def test_minimap_moves_the_window(user: User) -> None:
     # Without a time area, which has it as a rule.
     user.view.host = Host(around="none")
+    user.settle()
     user.do(PointerMove(500, 300), Wheel(500, 300, 5))
     first = user.state.x
     assert first is not None
