@@ -25,7 +25,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Text,
 )
-from splatview_viewer.shell.imgui_input import REACH
+from splatview_viewer.shell.finger import REACH
 
 SIZE = 1100, 900
 CTRL: Mods = frozenset({"ctrl"})

@@ -17,7 +17,7 @@ from splatview_ipc.system.terminal import without_surrogates
 from splatview_viewer.core import events as ev
 from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
 from splatview_viewer.shell.early_keys import EarlyKeys
-from splatview_viewer.ui import theme
+from splatview_viewer.shell.finger import BUTTONS, Finger, hover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,17 +26,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.shell.surface import Surface
 
-REACH = 8.0
-"""Points that a finger moves until it is clear what it does."""
-LONG_PRESS_S = 0.5
-"""Seconds after which a finger that rests is the right button."""
-_RING_AFTER_S = 0.15
-"""Seconds after which a ring shows how long it has rested."""
-_NOTCH = 5.0
-"""Heights of a letter by which imgui scrolls for a notch of a wheel."""
 _NOWHERE = float(np.finfo(np.float32).max)
 """Less than it on both axes, the pointer is nowhere: imgui's FLT_MAX."""
-_BUTTONS = {"left": 0, "right": 1, "middle": 2}
 _KEY_NAMES = {
     "left": "left_arrow",
     "right": "right_arrow",
@@ -260,7 +251,7 @@ class ImguiInput:
                 is_ours = event.button in self._held_buttons
                 self._held_buttons.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
-                io.add_mouse_button_event(_BUTTONS[event.button], False)
+                io.add_mouse_button_event(BUTTONS[event.button], False)
                 return is_ours
             case ev.Wheel() | ev.Pinch():
                 if has_popup or self._is_over(event.x, event.y):
@@ -271,13 +262,13 @@ class ImguiInput:
     def _handle_press(self, event: ev.PointerPress, is_asked_for: bool) -> bool:
         io = imgui.get_io()
         if (io.mouse_pos.x, io.mouse_pos.y) != (event.x, event.y):
-            _hover(event.x, event.y)
+            hover(event.x, event.y)
         self._is_inside = self._is_over(event.x, event.y)
         if not (self._is_inside or is_asked_for):
             # The picture has the keyboard now.
             imgui.set_nav_cursor_visible(False)
             return False
-        button = _BUTTONS[event.button]
+        button = BUTTONS[event.button]
         # imgui drops a press without a release before it.
         if event.button not in self._held_buttons:
             self._presses[button].append(event.clicks)
@@ -371,132 +362,3 @@ def _add_modifiers(mods: ev.Mods) -> None:
     io = imgui.get_io()
     for mod, modifier in _MODIFIERS.items():
         io.add_key_event(modifier, mod in mods)
-
-
-def _hover(x: float, y: float) -> None:
-    """Have imgui see the pointer at a pixel for a frame before it is pressed.
-
-    A finger does not hover before; imgui has to know what is below. It takes a press
-    behind a wheel in the next frame.
-    """
-    io = imgui.get_io()
-    io.add_mouse_pos_event(x, y)
-    io.add_mouse_wheel_event(1e-30, 0.0)
-
-
-class Finger:
-    """Gives imgui what a finger on the panel means.
-
-    It scrolls when it goes up or down, and is the left button when it taps or goes
-    sideways. A press is held back until that is clear.
-    """
-
-    def __init__(self) -> None:
-        self._from: tuple[float, float] | None = None
-        """The place of the press, while it is not the left button."""
-        self._drags = False
-        """It is the left button in whichever direction it goes."""
-        self._y = 0.0
-        self._scrolls = False
-        self._pressed_at = math.inf
-        """Time at which it came down, seconds; infinite until `wait` was asked."""
-        self._share = 0.0
-        """How much of a long press is over, once a ring shows it."""
-        self._is_spent = False
-        """It was a long press: the rest of it does nothing."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """True while it is down, and not clear yet what it does."""
-        return self._from is not None and not self._scrolls and not self._is_spent
-
-    def wait(self, now: float, held_buttons: set[str]) -> bool:
-        """Take a long press as the right button; return whether to draw again.
-
-        Args:
-            now: `time.monotonic()`.
-            held_buttons: the buttons that the panel has.
-        """
-        if self._from is None or not self.is_waiting:
-            return False
-        if self._pressed_at == math.inf:
-            self._pressed_at = now
-        if now - self._pressed_at < LONG_PRESS_S:
-            if now - self._pressed_at >= _RING_AFTER_S:
-                self._share = (now - self._pressed_at) / LONG_PRESS_S
-            return self._share > 0
-        x, y = self._from
-        _hover(x, y)
-        io = imgui.get_io()
-        io.add_mouse_button_event(_BUTTONS["right"], True)
-        io.add_mouse_button_event(_BUTTONS["right"], False)
-        self._is_spent = True
-        held_buttons.discard("left")
-        return True
-
-    @property
-    def ring(self) -> tuple[float, float, float] | None:
-        """x, y and the share of a long press that is over; None for no ring."""
-        if self._from is None or not self.is_waiting or not self._share:
-            return None
-        return *self._from, self._share
-
-    def handle(
-        self,
-        event: Event,
-        held_buttons: set[str],
-        scale: float,
-        on_panel: bool,
-        drags: bool = False,
-    ) -> bool:
-        """Give imgui what an event of a finger means, True if it is one.
-
-        `held_buttons`: those of the panel. `drags`: it is on what a finger drags.
-        """
-        io = imgui.get_io()
-        if isinstance(event, ev.PointerPress) and event.touch and on_panel:
-            self._from = (event.x, event.y)
-            self._y = event.y
-            self._scrolls = False
-            self._drags = drags
-            self._pressed_at = math.inf
-            self._share = 0.0
-            self._is_spent = False
-            io.add_mouse_pos_event(event.x, event.y)
-            held_buttons.add("left")
-            return True
-        if self._from is None or not isinstance(
-            event, (ev.PointerMove, ev.PointerRelease)
-        ):
-            return False
-        x, y = self._from
-        if isinstance(event, ev.PointerRelease):
-            if event.button != "left":
-                return False
-            if not self._scrolls and not self._is_spent:
-                _hover(x, y)
-                io.add_mouse_button_event(0, True)
-                io.add_mouse_button_event(0, False)
-            self._from = None
-            held_buttons.discard("left")
-            return True
-        if self._is_spent:
-            return True
-        dx = abs(event.x - x)
-        dy = abs(event.y - y)
-        # Sideways it drags a slider.
-        drags = dx >= REACH * scale
-        if self._drags:
-            drags = max(dx, dy) >= REACH * scale
-        if not self._drags and (self._scrolls or dy >= max(REACH * scale, dx)):
-            self._scrolls = True
-            io.add_mouse_wheel_event(
-                0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale)
-            )
-            self._y = event.y
-        elif drags:
-            _hover(x, y)
-            io.add_mouse_button_event(0, True)
-            io.add_mouse_pos_event(event.x, event.y)
-            self._from = None
-        return True
