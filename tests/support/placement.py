@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import pytest
@@ -114,6 +114,12 @@ class Placement:
             place = text.place
             if place.left < text.room.left - 2 or place.right > text.room.right + 2:
                 yield f"text {text.name!r} is cut in {text.window}: {place.words}"
+        for text, item in product(seen_texts, self.controls):
+            common = text.seen.cut(item.seen)
+            if text.window != item.window or item.seen.holds(text.seen):
+                continue
+            if common.is_seen:
+                yield f"text {text.name!r} lies over {item.name!r} in {text.window}"
         for first, second in combinations(seen_texts, 2):
             is_twice = first.name == second.name
             if first.window != second.window or is_twice:
