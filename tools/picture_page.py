@@ -46,7 +46,10 @@ def take_stopped_page(file: Path, scene: Path | None, size: tuple[int, int]) -> 
             page = browser.new_page(viewport={"width": size[0], "height": size[1]})
             page.goto(_address_of(viewer))
             # The page evaluates no texts by itself, as waiting for one would need.
-            while page.evaluate("splatview.state().frames") < _FRAMES:
+            for _ in range(_PATIENCE_MS // _POLL_MS):
+                state = page.evaluate("splatview.state()")
+                if state["frames"] >= _FRAMES and state["lossless"]:
+                    break
                 page.wait_for_timeout(_POLL_MS)
             viewer.terminate()
             viewer.wait()

@@ -257,6 +257,7 @@ def start_anew(viewer: Viewer, size: tuple[int, int]) -> None:
     _hide_cameras(view)
     view.tools.choose("navigate")
     view.state = GaussianState(place=view.state.place, training=view.state.training)
+    viewer.do()
     _look_from(viewer, _CAMERA)
 
 

@@ -3,7 +3,7 @@
     make pictures SCENE=scene
     python tools/readme_pictures.py build/pictures
 
-They are written into `.github/pictures`, with as many colours as a PNG's palette has.
+They are written into `.github/pictures` as WebP, about 100 kB each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from PIL import Image
 
 TARGET = Path(__file__).parents[1] / ".github" / "pictures"
 WIDTH = 1200
-COLOURS = 200
+QUALITY = 90
 _GAP = 24
 """Pixels between two pictures beside each other."""
 _AROUND = (14, 15, 17)
@@ -44,8 +44,8 @@ def write(picture: Image.Image, name: str) -> None:
     """Write one of the README's pictures."""
     height = round(picture.height * WIDTH / picture.width)
     small = picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
-    file = TARGET / f"{name}.png"
-    small.quantize(COLOURS).save(file, optimize=True)
+    file = TARGET / f"{name}.webp"
+    small.save(file, quality=QUALITY, method=6)
     print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
 
 
