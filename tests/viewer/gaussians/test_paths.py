@@ -32,8 +32,8 @@ from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics,
 from splatview_viewer.geometry.path import MAX_FRAMES, MAX_KEYS, CameraPath, Keyframe
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.tracks import Track
-from splatview_viewer.ui.widgets import board
 
 W = 640
 H = 400

@@ -19,7 +19,7 @@ from splatview_viewer.shell import top_bar
 from splatview_viewer.shell.menu import RULE, MenuRow, draw_menu, open_menu
 from splatview_viewer.shell.user import User
 from splatview_viewer.ui import controls
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.boards import board
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
 from splatview_viewer.ui import fonts, lettering, theme
+from splatview_viewer.ui.text_cards import card
 from splatview_viewer.ui.text_order import in_drawing_order
-from splatview_viewer.ui.widgets import card, fitted
+from splatview_viewer.ui.widgets import fitted
 
 W = 300
 H = 100

@@ -13,12 +13,12 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
-from splatview_viewer.ui import plots
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui import plot_axes, plots
+from splatview_viewer.ui.boards import board
 
 SIZE = 400, 240
-X_AXIS = plots.Axis((0.0, 10.0))
-Y_AXIS = plots.Axis((0.0, 1.0), locked=True)
+X_AXIS = plot_axes.Axis((0.0, 10.0))
+Y_AXIS = plot_axes.Axis((0.0, 1.0), locked=True)
 STEPS = [(2.0, "step 1"), (7.0, "step 2")]
 
 
@@ -30,7 +30,7 @@ class Page:
         self.panel = panel
 
     def draw(
-        self, size: tuple[float, float] = SIZE, y_axis: plots.Axis = Y_AXIS
+        self, size: tuple[float, float] = SIZE, y_axis: plot_axes.Axis = Y_AXIS
     ) -> plots.Plot:
         """Draw the plot in this size, and return it with what the user did there."""
         drawn: list[plots.Plot] = []
@@ -76,7 +76,7 @@ def draw_low(page: Page) -> None:
 def draw_and_fail(page: Page) -> None:
     invalid_ticks: Any = [(0.5, None)]
     with pytest.raises(TypeError):
-        page.draw(y_axis=plots.Axis((0.0, 1.0), ticks=invalid_ticks))
+        page.draw(y_axis=plot_axes.Axis((0.0, 1.0), ticks=invalid_ticks))
 
 
 @pytest.mark.parametrize("draw_without_second_axis", [draw_low, draw_and_fail])

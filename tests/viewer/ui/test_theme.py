@@ -13,8 +13,8 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
 from splatview_viewer.ui import controls
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.theme import COLORS, RUN_COLORS
-from splatview_viewer.ui.widgets import board
 
 GROUNDS = ("BAR", "PANEL", "FIELD", "POPUP", "PLOT")
 INKS = ("TEXT", "DIM", "FAINT", "ACCENT", "RUN_B", "SUCCESS", "WAITS", "FAULT")

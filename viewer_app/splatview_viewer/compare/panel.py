@@ -15,7 +15,7 @@ from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds import about
 from splatview_viewer.scene.turning import IDENTITY
-from splatview_viewer.ui import controls, sides, theme
+from splatview_viewer.ui import choices, controls, sides, theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.drags import drag_all
 
@@ -184,15 +184,15 @@ class CompareSections:
         user_ties = ties.of_user(viewport.user)
         gap = 4 * theme.scale()
         ui.row("Tied")
-        camera = controls.toggle(
+        camera = choices.toggle(
             "Camera", user_ties.camera, "A camera or place that is moved moves in all"
         )
         imgui.same_line(0, gap)
-        step = controls.toggle(
+        step = choices.toggle(
             "Step", user_ties.step, "A step of the training is gone to in all"
         )
         imgui.same_line(0, gap)
-        is_look_tied = controls.toggle(
+        is_look_tied = choices.toggle(
             "Look", user_ties.look, "All show it in the same way"
         )
         if (camera, step, is_look_tied) != (
@@ -239,7 +239,7 @@ class CompareSections:
         for index, (compared, name) in enumerate(zip(scenes, names, strict=True)):
             entry = slots[compared.key].entry
             imgui.push_id(index)
-            compared.visible = controls.check_box("visible", compared.visible)
+            compared.visible = choices.check_box("visible", compared.visible)
             controls.tip("Whether this scene is seen")
             imgui.same_line()
             padding = ImVec2(0, imgui.get_style().frame_padding.y)

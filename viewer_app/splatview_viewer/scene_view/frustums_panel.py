@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import imgui
 
 from splatview_viewer.scene_view.photo_order import draw_order
-from splatview_viewer.ui import controls, lettering, theme
+from splatview_viewer.ui import boards, choices, controls, lettering, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def draw_bar(
     padding = 8 * scale
     gap = theme.ROW_GAP * scale
     has_names = rect.width >= _MEDIUM * scale
-    with ui.board(f"cameras {id(tool)}", rect, (padding, 0), theme.BAR) as is_open:
+    with boards.board(f"cameras {id(tool)}", rect, (padding, 0), theme.BAR) as is_open:
         if not is_open:
             return
         imgui.set_cursor_pos_y((rect.height - theme.ROW_HEIGHT * scale) / 2)
@@ -92,7 +92,7 @@ def _draw_comparison(tool: Frustums, rect: Rect, scale: float) -> None:
     """Draw the ways to compare, side by side where they have room."""
     comparison = tool.state.comparison
     if rect.width >= _WIDE * scale:
-        choice = controls.segments(
+        choice = choices.segments(
             "comparison of the bar",
             comparison,
             COMPARISONS,
@@ -183,7 +183,7 @@ def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay
 
 def _draw_photo_controls(state: TrainingDisplay, psnr: str) -> TrainingDisplay:
     """Draw the comparison with the photograph; return the edited state."""
-    comparison = controls.grid("comparison", state.comparison, COMPARISONS, 5, _TIPS)
+    comparison = choices.grid("comparison", state.comparison, COMPARISONS, 5, _TIPS)
     state = replace(state, comparison=comparison)
     if psnr:
         ui.row("PSNR")

@@ -14,7 +14,7 @@ from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.scene_view.psnr_meter import PsnrMeter
 from splatview_viewer.ui.divider import Divider
 from splatview_viewer.ui.legend import draw_difference_legend
-from splatview_viewer.ui.widgets import tag
+from splatview_viewer.ui.text_cards import tag
 
 if TYPE_CHECKING:
     import moderngl

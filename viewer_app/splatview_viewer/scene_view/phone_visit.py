@@ -14,7 +14,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.view import Visit
 from splatview_viewer.scene_view.frustums_panel import COMPARISONS
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import choices, controls, theme
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.training_cameras import CameraSet
@@ -48,7 +48,7 @@ def visit_of(tool: Frustums) -> Visit | None:
 def _draw(tool: Frustums, cameras: CameraSet, index: int) -> bool:
     """Draw ways to compare, photographs and buttons; True to draw the picture again."""
     previous = (tool.state, tool.through.index)
-    comparison = controls.segments("how", tool.state.comparison, COMPARISONS)
+    comparison = choices.segments("how", tool.state.comparison, COMPARISONS)
     tool.change(comparison=comparison)
     scale = theme.scale()
     _leave_gap(scale)

@@ -10,7 +10,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
 from splatview_viewer.scene_view.tool import ORBIT, Tool
 from splatview_viewer.ui import controls, icons, theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.boards import board
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

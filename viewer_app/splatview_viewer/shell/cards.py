@@ -15,7 +15,8 @@ from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui.widgets import board, lines_of
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.widgets import lines_of
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from splatview_viewer.shell.menu import (
 )
 from splatview_viewer.shell.runs import logged_curves, told_entry
 from splatview_viewer.ui import controls, lettering, theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:

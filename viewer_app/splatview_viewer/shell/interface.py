@@ -36,8 +36,9 @@ from splatview_viewer.shell.zones import (
     place,
 )
 from splatview_viewer.ui import controls, focus, theme
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.recovery import Faults
-from splatview_viewer.ui.widgets import board, wrapped
+from splatview_viewer.ui.widgets import wrapped
 from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:

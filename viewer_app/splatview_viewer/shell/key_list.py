@@ -14,7 +14,7 @@ from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.shell.commands import COMMANDS
 from splatview_viewer.shell.palette import draw_cap
 from splatview_viewer.ui import lettering, theme
-from splatview_viewer.ui.widgets import SHOWING_FLAGS
+from splatview_viewer.ui.boards import SHOWING_FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,8 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.view import TABS, Tab
 from splatview_viewer.shell.zones import PANEL_WIDTH
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import SHOWING_FLAGS, noting_rows
+from splatview_viewer.ui.boards import SHOWING_FLAGS
+from splatview_viewer.ui.widgets import noting_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,8 @@ from splatview_viewer.shell.cards import (
     seen_part,
 )
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import card, faint, lines_of
+from splatview_viewer.ui.text_cards import card
+from splatview_viewer.ui.widgets import faint, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,8 @@ from splatview_viewer.core.view import TABS
 from splatview_viewer.shell import sections
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui.widgets import board, gap, pointer
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.widgets import gap, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,8 @@ from splatview_viewer.shell.menu import (
     open_on_item,
 )
 from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui.widgets import board, fitted
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.widgets import fitted
 from splatview_viewer.workspace.feature import PaneNote
 
 if TYPE_CHECKING:

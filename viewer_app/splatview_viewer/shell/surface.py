@@ -11,8 +11,8 @@ from imgui_bundle import ImVec2, imgui, implot
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.imgui_input import ImguiInput
 from splatview_viewer.ui import focus, lettering, plots, theme
+from splatview_viewer.ui.boards import keep_boards
 from splatview_viewer.ui.recovery import end_frame, prepare, recovering
-from splatview_viewer.ui.widgets import keep_boards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,8 +16,9 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import told_entry
 from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.tracks import Track
-from splatview_viewer.ui.widgets import board, fitted, pointer
+from splatview_viewer.ui.widgets import fitted, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

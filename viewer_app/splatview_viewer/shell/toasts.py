@@ -12,7 +12,8 @@ from splatview_viewer.shell.cards import dark_button, dark_card
 from splatview_viewer.shell.commands import named
 from splatview_viewer.shell.overlay import text_room
 from splatview_viewer.ui import lettering, theme
-from splatview_viewer.ui.widgets import card, lines_of
+from splatview_viewer.ui.text_cards import card
+from splatview_viewer.ui.widgets import lines_of
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:

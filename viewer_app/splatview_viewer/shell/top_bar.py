@@ -36,7 +36,7 @@ from splatview_viewer.shell.runs import (
     told_entry,
 )
 from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:

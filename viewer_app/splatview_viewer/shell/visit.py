@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import controls, lettering, theme
-from splatview_viewer.ui.widgets import board, fitted
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect

@@ -16,7 +16,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.ui import icons, lettering, theme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
@@ -27,14 +27,8 @@ _TIP_WIDTH = 300.0
 _TIP_GAP = 8.0
 _REACHABLE = imgui.ButtonFlags_.enable_nav.value
 """The flag of items that the keyboard reaches."""
-_UNDERLINE = 2.0
+UNDERLINE = 2.0
 """Points of the line below what is chosen."""
-_CHOICE_ROUNDING = 4.0
-"""Points of the corners of one of several fields."""
-_GRID_SIZE = 14.5
-"""Points of the letters in a grid of fields."""
-_BELOW_GRID = 2.0
-"""Points below a grid, beside the gap between rows."""
 
 
 # -- tips ------------------------------------------------------------------------------
@@ -173,7 +167,7 @@ def open_head(title: str) -> None:
     imgui.get_state_storage().set_bool(key, True)
 
 
-def _ground(target: Item, resting: ImVec4) -> ImVec4:
+def ground_of(target: Item, resting: ImVec4) -> ImVec4:
     """Return the colour of an item's ground."""
     if target.is_held:
         return theme.DOWN
@@ -182,7 +176,7 @@ def _ground(target: Item, resting: ImVec4) -> ImVec4:
     return resting
 
 
-def _fill(target: Item, color: ImVec4, rounding: float = theme.FIELD_ROUNDING) -> None:
+def fill(target: Item, color: ImVec4, rounding: float = theme.FIELD_ROUNDING) -> None:
     if color.w > 0:
         imgui.get_window_draw_list().add_rect_filled(
             target.low, target.high, theme.u32(color), rounding * theme.scale()
@@ -194,7 +188,7 @@ def draw_ground(target: Item, resting: ImVec4 | None = None) -> None:
 
     resting: its colour while it rests; none without.
     """
-    _fill(target, _ground(target, resting or _CLEAR))
+    fill(target, ground_of(target, resting or _CLEAR))
 
 
 def _underline(target: Item, inset: float = 0.0) -> None:
@@ -202,14 +196,14 @@ def _underline(target: Item, inset: float = 0.0) -> None:
     scale = theme.scale()
     bottom = target.y + target.height
     imgui.get_window_draw_list().add_rect_filled(
-        ImVec2(target.x + inset * scale, bottom - _UNDERLINE * scale),
+        ImVec2(target.x + inset * scale, bottom - UNDERLINE * scale),
         ImVec2(target.x + target.width - inset * scale, bottom),
         theme.u32(theme.ACCENT),
         theme.scale(),
     )
 
 
-def _write(text: str, x: float, middle: float, color: ImVec4) -> None:
+def write_around(text: str, x: float, middle: float, color: ImVec4) -> None:
     """Write a text from a pixel x on, around a pixel y, in the font in use."""
     # Halves are rounded down the screen, as browsers do.
     y = math.floor(middle - imgui.get_text_line_height() / 2 + 0.5)
@@ -277,9 +271,9 @@ def button(
         ground = theme.ACCENT
         ink = theme.ON_ACCENT
     else:
-        ground = _ground(target, resting_ground)
+        ground = ground_of(target, resting_ground)
         ink = theme.TEXT
-    _fill(target, ground)
+    fill(target, ground)
     if look == "primary" or not enabled:
         icon_ink = ink
     else:
@@ -324,10 +318,10 @@ def _draw_content(
     if text and width > target.width - 4 * scale:
         text = lettering.fitted(text, target.x + target.width - 2 * scale - x)
     if text:
-        _write(text, x, middle, inks[0])
+        write_around(text, x, middle, inks[0])
 
 
-def _draw_text(target: Item, text: str, ink: ImVec4) -> None:
+def draw_text(target: Item, text: str, ink: ImVec4) -> None:
     """Draw a text in the middle of an item."""
     _draw_content(target, text, "", (ink, ink), lettering.measure(text).x)
 
@@ -357,7 +351,7 @@ def icon_button(
     pixels = side * theme.scale()
     enabled = reason is None
     target = item(name, pixels, pixels, enabled=enabled)
-    color = _ground(target, ground or _CLEAR)
+    color = ground_of(target, ground or _CLEAR)
     ink = theme.TEXT if target.hovered else theme.DIM
     if on:
         color = theme.CHOSEN_GROUND
@@ -365,7 +359,7 @@ def icon_button(
     if not enabled:
         color = ground or _CLEAR
         ink = theme.FAINT
-    _fill(target, color)
+    fill(target, color)
     points = icons.SIZE
     if side < _SMALL_BUTTON:
         points = icons.TEXT_SIZE
@@ -374,208 +368,6 @@ def icon_button(
     icons.draw(imgui.get_window_draw_list(), icon, target.middle, ink, points)
     tip(reason or hint)
     return target.pressed and enabled
-
-
-# -- choices ---------------------------------------------------------------------------
-
-
-def segments(
-    name: str,
-    value: T,
-    options: Mapping[T, str],
-    tips: Sequence[str] = (),
-    *,
-    width: float = 0.0,
-    reasons: Sequence[str] = (),
-) -> T:
-    """Draw a choice of few, beside each other in one field; return the value now.
-
-    Args:
-        name: for imgui.
-        value: before this frame.
-        options: maps each value to its name.
-        tips: of the options.
-        width: pixels; what is left of the line without.
-        reasons: why an option cannot be chosen; "" for one that can.
-    """
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    total = width or imgui.get_content_region_avail().x
-    height = theme.ROW_HEIGHT * scale
-    imgui.get_window_draw_list().add_rect_filled(
-        corner,
-        ImVec2(corner.x + total, corner.y + height),
-        theme.u32(theme.FIELD),
-        theme.FIELD_ROUNDING * scale,
-    )
-    pad = 2 * scale
-    segment_width = (total - pad * (len(options) + 1)) / max(len(options), 1)
-    for index, (option, text) in enumerate(options.items()):
-        imgui.set_cursor_screen_pos(
-            ImVec2(corner.x + pad + index * (segment_width + pad), corner.y + pad)
-        )
-        reason = reasons[index] if reasons else ""
-        if choosable(
-            text,
-            name,
-            option == value,
-            segment_width,
-            height - 2 * pad,
-            enabled=not reason,
-        ):
-            value = option
-        if reason:
-            tip(f"{text}: {reason}")
-        elif tips:
-            tip(tips[index])
-    imgui.set_cursor_screen_pos(corner)
-    imgui.dummy(ImVec2(total, height))
-    return value
-
-
-def grid(
-    name: str,
-    value: T,
-    options: Mapping[T, str],
-    columns: int = 4,
-    tips: Mapping[T, str] | None = None,
-) -> T:
-    """Draw a choice of many in rows of equal fields; return the value now."""
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    total = imgui.get_content_region_avail().x
-    gap = 4 * scale
-    field_width = (total - gap * (columns - 1)) / columns
-    height = theme.ROW_HEIGHT * scale
-    for index, (option, text) in enumerate(options.items()):
-        row, column = divmod(index, columns)
-        x = corner.x + column * (field_width + gap)
-        y = corner.y + row * (height + gap)
-        imgui.set_cursor_screen_pos(ImVec2(x, y))
-        is_pressed = choosable(
-            text,
-            name,
-            option == value,
-            field_width,
-            height,
-            ground=theme.FIELD,
-            size=_GRID_SIZE,
-        )
-        if is_pressed:
-            value = option
-        if tips and option in tips:
-            tip(tips[option])
-    rows = -(-len(options) // columns)
-    imgui.set_cursor_screen_pos(corner)
-    imgui.dummy(ImVec2(total, rows * height + (rows - 1) * gap + _BELOW_GRID * scale))
-    return value
-
-
-def choosable(
-    text: str,
-    name: str,
-    is_chosen: bool,
-    width: float,
-    height: float,
-    ground: ImVec4 = _CLEAR,
-    size: float = 0.0,
-    *,
-    enabled: bool = True,
-) -> bool:
-    """Draw one of several fields of which one is chosen; return True if pressed.
-
-    Args:
-        text: on it, also its name for imgui together with `name`.
-        name: of all of them.
-        is_chosen: True for the one that is.
-        width: pixels.
-        height: pixels.
-        ground: its colour while it rests and is not chosen.
-        size: points of its text, less where that does not fit; 0: that of most text.
-        enabled: False for one that cannot be chosen.
-    """
-    size = size or theme.FONT_SIZE
-    target = item(f"{text}##{name}", width, height, enabled=enabled)
-    if is_chosen:
-        _fill_chosen(target)
-        with theme.bold(_fitting_size(text, size, width)):
-            _draw_text(target, text, theme.ON_CHOSEN)
-    else:
-        _fill(target, _ground(target, ground), _CHOICE_ROUNDING)
-        if not enabled:
-            ink = theme.FAINT
-        elif ground.w == 0:
-            ink = theme.DIM
-        else:
-            ink = theme.TEXT
-        with theme.font_size(_fitting_size(text, size, width)):
-            _draw_text(target, text, ink)
-    return target.pressed
-
-
-def _fill_chosen(target: Item) -> None:
-    """Draw the ground of what is chosen, with a line along its lower edge.
-
-    The line follows the corners, and says that this is not colour alone.
-    """
-    _fill(target, theme.ACCENT, _CHOICE_ROUNDING)
-    above = ImVec2(target.high.x, target.high.y - _UNDERLINE * theme.scale())
-    imgui.get_window_draw_list().add_rect_filled(
-        target.low,
-        above,
-        theme.u32(theme.CHOSEN_GROUND),
-        _CHOICE_ROUNDING * theme.scale(),
-    )
-
-
-def _fitting_size(text: str, size: float, width: float) -> float:
-    """Return the points of letters in which a text fits into `width` pixels."""
-    with theme.font_size(size):
-        text_width = lettering.measure(text).x
-    room = max(width - 4 * theme.scale(), 1.0)
-    if text_width <= room:
-        return size
-    return max(size * room / text_width, theme.AXES_SIZE)
-
-
-def toggle(text: str, on: bool, hint: str = "") -> bool:
-    """Draw a field with a tick that is on or off; return its state now."""
-    scale = theme.scale()
-    width = lettering.measure(text).x + 32 * scale
-    target = item(text, width, theme.ROW_HEIGHT * scale)
-    draw = imgui.get_window_draw_list()
-    if on:
-        ground = theme.CHOSEN_GROUND
-        ink = theme.ON_CHOSEN
-    else:
-        ground = _ground(target, theme.FIELD)
-        ink = theme.DIM
-    _fill(target, ground)
-    if on:
-        icons.draw(draw, "check", (target.x + 13 * scale, target.middle[1]), ink, 11)
-    _write(text, target.x + 23 * scale, target.middle[1], ink)
-    tip(hint)
-    return on != target.pressed
-
-
-def check_box(name: str, on: bool, *, enabled: bool = True) -> bool:
-    """Draw a box to tick in a row of the panel; return its state now."""
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    side = 18 * scale
-    drop = (theme.ROW_HEIGHT * scale - side) / 2
-    imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + drop))
-    target = item(name, side, side, enabled=enabled)
-    _fill(target, _ground(target, theme.FIELD), 4)
-    if on:
-        icons.draw(
-            imgui.get_window_draw_list(),
-            "check",
-            target.middle,
-            theme.ACCENT if enabled else theme.FAINT,
-            icons.CARET_SIZE,
-        )
-    return on != (target.pressed and enabled)
 
 
 # -- heads, tabs -----------------------------------------------------------------------
@@ -605,13 +397,13 @@ def head(title: str, opened: bool, state: str = "", hint: str = "") -> bool:
     ink = theme.TEXT if target.hovered else theme.DIM
     icons.draw(draw, caret, (target.x + 6 * scale, middle), ink, icons.CARET_SIZE)
     with theme.bold():
-        _write(title, target.x + 20 * scale, middle, theme.TEXT)
+        write_around(title, target.x + 20 * scale, middle, theme.TEXT)
         used = lettering.measure(title).x + 28 * scale
     if state:
         with theme.font_size(theme.SMALL_SIZE):
             size = lettering.measure(state).x
             if used + size <= target.width:
-                _write(state, target.x + target.width - size, middle, theme.FAINT)
+                write_around(state, target.x + target.width - size, middle, theme.FAINT)
     tip(hint)
     return is_open
 
@@ -631,9 +423,9 @@ def tabs(names: Sequence[str], chosen_tab: str, height: float) -> str:
         if is_chosen:
             _underline(target, 10)
             with theme.bold():
-                _draw_text(target, name, ink)
+                draw_text(target, name, ink)
         else:
-            _draw_text(target, name, ink)
+            draw_text(target, name, ink)
     return chosen_tab
 
 
@@ -649,4 +441,4 @@ def badge(letter: str, color: ImVec4, corner: tuple[float, float]) -> None:
     )
     with theme.bold(13.5):
         width = imgui.calc_text_size(letter).x
-        _write(letter, x + (side - width) / 2, y + side / 2, theme.ON_ACCENT)
+        write_around(letter, x + (side - width) / 2, y + side / 2, theme.ON_ACCENT)

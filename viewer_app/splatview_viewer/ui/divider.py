@@ -165,7 +165,8 @@ def _draw_names(
     from imgui_bundle import imgui
 
     from splatview_viewer.ui import theme
-    from splatview_viewer.ui.widgets import card, faint
+    from splatview_viewer.ui.text_cards import card
+    from splatview_viewer.ui.widgets import faint
 
     gap = 12 * scale
     left_width = x - rect.x

@@ -9,7 +9,6 @@ so users share no state.
 from __future__ import annotations
 
 import math
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -18,60 +17,37 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Data, State, View
-from splatview_viewer.geometry.pan_zoom import ZOOM_STEP
 from splatview_viewer.ui import lettering, theme
-from splatview_viewer.ui.widgets import board, card, faint, hover_card, pointer
+from splatview_viewer.ui.plot_axes import (
+    X2,
+    Axis,
+    X,
+    Y,
+    differ,
+    link_axis,
+    linked_range,
+    set_buttons,
+    set_up_axis,
+    set_wheel_rate,
+)
+from splatview_viewer.ui.text_cards import card, hover_card
+from splatview_viewer.ui.widgets import faint, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import moderngl
+    from collections.abc import Iterator, Sequence
 
     from splatview_viewer.core.quantities import Tick
-    from splatview_viewer.ui.widgets import Line
+    from splatview_viewer.ui.plot_axes import Range
+    from splatview_viewer.ui.text_cards import Line
 
-    Range = tuple[float, float]
 
 _MAX_PIXEL = 1e6
 """Pixels from the corner of the screen beyond which nothing is drawn."""
-_X = implot.ImAxis_.x1.value
-_X2 = implot.ImAxis_.x2.value
-_Y = implot.ImAxis_.y1.value
-_ENDS = {
-    axis_id: (implot.BoxedValue(), implot.BoxedValue()) for axis_id in (_X, _X2, _Y)
-}
-"""Both ends of each axis of the plot that is being drawn, shared with ImPlot.
-
-They live as long as the program: ImPlot writes through its pointers at the end of a
-plot also for an axis that only an earlier frame set up, and for a plot whose drawing
-raised."""
 _MIN_SIZE = (160.0, 110.0)
 """Points of a plot that has space for axes."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _PAN_SHARE = 0.1
 """Share of the axis that a step of a horizontal wheel moves it."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One axis of a plot: what it covers, and its labels."""
-
-    span: Range
-    scale: Literal["linear", "log", "time"] = "linear"
-    ticks: Sequence[Tick] = ()
-    """Values and texts of the labels; empty: ImPlot's."""
-    format: str = ""
-    """Format of ImPlot's labels, as printf has it."""
-    locked: bool = False
-    """True if the user cannot move it."""
-    limit: Range | None = None
-    """Range that the user cannot leave; a vertical axis with one is moved and zoomed
-    along with the horizontal one."""
-    min_extent: float = 0.0
-    """Least extent that the user can see at once; for an axis with a limit."""
-    grid_above: bool = False
-    """True if its grid is drawn over what is in the plot."""
 
 
 @dataclass
@@ -266,10 +242,10 @@ def plot(
     if small or not second_ticks:
         # An axis without ticks of its own would get those of its numbers.
         second_ticks = None
-    _set_wheel_rate(imgui.get_io().mouse_wheel)
+    set_wheel_rate(imgui.get_io().mouse_wheel)
     # Ctrl is for the caller.
     implot.get_input_map().override_mod = 0
-    select = _set_buttons(drag_zooms)
+    select = set_buttons(drag_zooms)
     flags = _plot_flags(has_legend=legend is not None and not small)
     with _ground(ground or theme.BAR):
         if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
@@ -279,18 +255,18 @@ def plot(
         axis_flags = 0
         if small:
             axis_flags = implot.AxisFlags_.no_decorations.value
-        for axis_id, axis in ((_X, x), (_Y, y)):
-            _setup(axis_id, axis, axis_flags)
-            _link(axis_id, axis.span)
+        for axis_id, axis in ((X, x), (Y, y)):
+            set_up_axis(axis_id, axis, axis_flags)
+            link_axis(axis_id, axis.span)
         if second_ticks is not None:
             second_axis = Axis(x.span, ticks=second_ticks)
-            _setup(_X2, second_axis, implot.AxisFlags_.no_grid_lines.value)
-            _link(_X2, x.span)
+            set_up_axis(X2, second_axis, implot.AxisFlags_.no_grid_lines.value)
+            link_axis(X2, x.span)
         if legend is not None:
             _setup_legend(legend)
         # This sets the plot up, and draws its ground.
         with _inside(new_plot):
-            new_plot.is_over_y = implot.is_axis_hovered(_Y)
+            new_plot.is_over_y = implot.is_axis_hovered(Y)
             yield new_plot
             boxed = imgui.is_mouse_released(select)
     if new_plot.card:
@@ -307,34 +283,6 @@ def _plot_flags(*, has_legend: bool) -> int:
     return flags.value
 
 
-def _set_buttons(drag_zooms: bool) -> imgui.MouseButton_:
-    """Set what drags do in the next plot; return the button that draws boxes."""
-    if drag_zooms:
-        pan = imgui.MouseButton_.right
-        select = imgui.MouseButton_.left
-    else:
-        pan = imgui.MouseButton_.left
-        select = imgui.MouseButton_.right
-    buttons = implot.get_input_map()
-    buttons.pan = pan.value
-    buttons.select = select.value
-    buttons.select_cancel = pan.value
-    return select
-
-
-def _set_wheel_rate(wheel: float) -> None:
-    """Set how far ImPlot zooms by a turn of the wheel.
-
-    ImPlot asks only for its direction: out it adds the rate r to what can be seen, in
-    it takes away r / (1 + 2 r).
-    """
-    factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6
-    rate = factor - 1
-    if wheel > 0:
-        rate /= 2 - factor
-    implot.get_input_map().zoom_rate = rate
-
-
 def _read_input(
     drawn_plot: Plot, x: Axis, y: Axis, *, has_second: bool, boxed: bool
 ) -> None:
@@ -346,19 +294,19 @@ def _read_input(
     if is_over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
         drawn_plot.reset = True
         return
-    left, right = _linked_range(_X)
+    left, right = linked_range(X)
     # A drag in the plot moves both horizontal axes, one on an axis that axis alone.
-    if has_second and not _differ((left, right), x.span):
-        left, right = _linked_range(_X2)
-    low, high = _linked_range(_Y)
+    if has_second and not differ((left, right), x.span):
+        left, right = linked_range(X2)
+    low, high = linked_range(Y)
     wheel_x = imgui.get_io().mouse_wheel_h
     if drawn_plot.hovered and wheel_x and not x.locked:
         shift = _PAN_SHARE * wheel_x * (right - left)
         left -= shift
         right -= shift
-    drawn_plot.moved = left < right and _differ((left, right), x.span)
+    drawn_plot.moved = left < right and differ((left, right), x.span)
     may_raise = boxed or drawn_plot.is_over_y or y.limit is not None
-    is_raised = low < high and _differ((low, high), y.span)
+    is_raised = low < high and differ((low, high), y.span)
     drawn_plot.raised = may_raise and is_raised
     drawn_plot.x = (left, right)
     drawn_plot.y = (low, high)
@@ -400,7 +348,7 @@ def bare(
         if not implot.begin_plot(f"##{_id(name)}", _at_least_a_pixel(size), flags):
             yield None
             return
-        for axis_id, span in ((_X, x), (_Y, y)):
+        for axis_id, span in ((X, x), (Y, y)):
             implot.setup_axis(axis_id, None, implot.AxisFlags_.no_decorations.value)
             implot.setup_axis_limits(axis_id, *span, imgui.Cond_.always.value)
         new_plot = Plot(x, y, scale=theme.scale())
@@ -487,30 +435,6 @@ def _inside(new_plot: Plot) -> Iterator[None]:
         implot.end_plot()
 
 
-def _setup(axis_id: int, axis: Axis, flags: int = 0) -> None:
-    """Set up an axis of the plot that was begun."""
-    flags |= implot.AxisFlags_.no_highlight.value
-    if axis.locked:
-        flags |= implot.AxisFlags_.lock.value
-    if axis.grid_above:
-        flags |= implot.AxisFlags_.foreground.value
-    implot.setup_axis(axis_id, None, flags)
-    if axis.limit is not None:
-        low, high = axis.limit
-        implot.setup_axis_limits_constraints(axis_id, low, high)
-        implot.setup_axis_zoom_constraints(axis_id, axis.min_extent, high - low)
-    if axis.scale == "log":
-        implot.setup_axis_scale(axis_id, implot.Scale_.log10.value)
-    elif axis.scale == "time":
-        implot.setup_axis_scale(axis_id, implot.Scale_.time.value)
-    if axis.format:
-        implot.setup_axis_format(axis_id, axis.format)
-    if axis.ticks:
-        values = [value for value, _ in axis.ticks]
-        texts = [text for _, text in axis.ticks]
-        implot.setup_axis_ticks(axis_id, values, texts, False)
-
-
 def _id(name: str) -> str:
     """Return an id that tells a plot of this name from all others.
 
@@ -524,81 +448,8 @@ def _at_least_a_pixel(size: tuple[float, float]) -> ImVec2:
     return ImVec2(max(size[0], 1.0), max(size[1], 1.0))
 
 
-def _link(axis_id: int, span: Range) -> None:
-    """Show a range on an axis, and have ImPlot write what the user makes of it."""
-    low, high = _ENDS[axis_id]
-    low.value, high.value = span
-    implot.setup_axis_links(axis_id, low, high)
-
-
-def _linked_range(axis_id: int) -> Range:
-    """Return the range of an axis of the plot that was drawn last."""
-    low, high = _ENDS[axis_id]
-    return low.value, high.value
-
-
 def _drawable_pixel(pixel: float) -> float:
     """Return a pixel that can be drawn at, for one that may be infinite or NaN."""
     if not math.isfinite(pixel):
         return -_MAX_PIXEL
     return min(max(pixel, -_MAX_PIXEL), _MAX_PIXEL)
-
-
-def _differ(a: Range, b: Range) -> bool:
-    """Return True if two ranges differ by more than rounding."""
-    a_low, a_high = a
-    b_low, b_high = b
-    tolerance = 1e-9 * max(abs(b_high - b_low), 1e-300)
-    return abs(a_low - b_low) > tolerance or abs(a_high - b_high) > tolerance
-
-
-class PlotView(View[Data, State]):
-    """A view whose whole picture is drawn with imgui.
-
-    A subclass fills in `take` and `plot`.
-    """
-
-    pointer: float | None = None
-    """The pointer's value on the horizontal axis."""
-    _plot_ms: float | None = None
-    """Milliseconds that the last picture took; None: there is none."""
-
-    @property
-    def timings(self) -> Mapping[str, float]:
-        if self._plot_ms is None:
-            return {}
-        return {"plot": self._plot_ms}
-
-    @property
-    def ground(self) -> ImVec4:
-        """The colour around the plots."""
-        return theme.PANEL
-
-    def plot(self, scale: float) -> None:
-        """Draw into imgui's window that is open.
-
-        Sets `state` and `pointer` to what the user chose there.
-        """
-        raise NotImplementedError
-
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        framebuffer.use()
-        ground = self.ground
-        viewport = rect.viewport(framebuffer.height)
-        framebuffer.clear(ground.x, ground.y, ground.z, 1.0, viewport=viewport)
-
-    def ui(self, rect: Rect, scale: float) -> bool:
-        previous_pointer = self.pointer
-        started_at = time.perf_counter()
-        # The bar of a long list lies in the margin.
-        pad = (min(14 * scale, rect.width // 8), min(12 * scale, rect.height // 20))
-        with board(f"plots {id(self)}", rect, pad, self.ground, scroll=True):
-            self.plot(scale)
-        self._plot_ms = (time.perf_counter() - started_at) * 1e3
-        return self.pointer != previous_pointer
-
-    def covered(self, rect: Rect) -> Sequence[Rect]:
-        return (rect,)
-
-    def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
-        self.pointer = None

@@ -1,150 +1,24 @@
-"""The controls of the panel, and what lies over a picture: cards and hints."""
+"""The rows of the panel: labels, sliders, choices and buttons, and texts."""
 
 from __future__ import annotations
 
-import logging
 import math
 from contextlib import contextmanager
 from functools import lru_cache
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core.screen import Rect
-from splatview_viewer.ui import controls, focus, icons, lettering, theme
+from splatview_viewer.ui import choices, controls, focus, icons, lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    Line = tuple[str, ImVec4] | tuple[str, ImVec4, ImVec4]
 
 T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
 _FLOAT_MIN = 1e-30
 """Imgui fills what is left of a line, down to the last pixel, for such a width below 0."""
-SHOWING_FLAGS = (
-    imgui.WindowFlags_.no_decoration
-    | imgui.WindowFlags_.no_inputs
-    | imgui.WindowFlags_.no_nav
-    | imgui.WindowFlags_.no_saved_settings
-    | imgui.WindowFlags_.no_focus_on_appearing
-).value
-"""Flags of a window that shows something and takes no input."""
-_BOARD_FLAGS = (
-    imgui.WindowFlags_.no_decoration
-    | imgui.WindowFlags_.no_move
-    | imgui.WindowFlags_.no_saved_settings
-    | imgui.WindowFlags_.no_bring_to_front_on_focus
-    | imgui.WindowFlags_.no_scroll_with_mouse
-    | imgui.WindowFlags_.no_focus_on_appearing
-).value
-_NO_SCROLL_FLAGS = (
-    imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse
-).value
-_SCROLLED_FLAGS = _BOARD_FLAGS & ~_NO_SCROLL_FLAGS
-_WINDOW_PADDING = imgui.StyleVar_.window_padding
-_WINDOW_MIN_SIZE = imgui.StyleVar_.window_min_size
-_WINDOW_GROUND = imgui.Col_.window_bg
-_LEAST_SIZE = ImVec2(1, 1)
-_KEPT = (
-    imgui.internal.WindowRefreshFlags_.try_to_avoid_refresh
-    | imgui.internal.WindowRefreshFlags_.refresh_on_hover
-    | imgui.internal.WindowRefreshFlags_.refresh_on_focus
-).value
-
-
-class _Board:
-    """A window over a part of the framebuffer; a class, as frames have a dozen."""
-
-    __slots__ = ("_color", "_name", "_pad", "_raised", "_rect", "_scroll", "_stays")
-
-    def __init__(
-        self,
-        name: str,
-        rect: Rect,
-        pad: tuple[float, float],
-        color: ImVec4 | None,
-        scroll: bool,
-        raised: bool,
-        stays: bool,
-    ) -> None:
-        self._name = name
-        self._rect = rect
-        self._pad = pad
-        self._color = color
-        self._scroll = scroll
-        self._raised = raised
-        self._stays = stays
-
-    def __enter__(self) -> bool:
-        """Open the window; return False if nothing is to be drawn in it."""
-        rect = self._rect
-        pad_x, pad_y = self._pad
-        imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-        imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
-        flags = _BOARD_FLAGS
-        if self._scroll:
-            # A bar that appears lies in the margin, and nothing becomes narrower.
-            imgui.set_next_window_content_size(ImVec2(rect.width - 2 * pad_x, 0))
-            flags = _SCROLLED_FLAGS
-        if self._stays and _keeps_boards:
-            imgui.internal.set_next_window_refresh_policy(_KEPT)
-        imgui.push_style_var(_WINDOW_PADDING, ImVec2(pad_x, pad_y))
-        imgui.push_style_var(_WINDOW_MIN_SIZE, _LEAST_SIZE)
-        imgui.push_style_color(_WINDOW_GROUND, theme.u32(self._color or theme.PANEL))
-        is_visible, _ = imgui.begin(f"##{self._name}", None, flags)
-        imgui.pop_style_color()
-        imgui.pop_style_var(2)
-        if self._raised and imgui.is_window_appearing():
-            window = imgui.internal.get_current_window_read()
-            imgui.internal.bring_window_to_display_front(window)
-        focus.current().begin_board(self._name)
-        return is_visible
-
-    def __exit__(self, *exc: object) -> None:
-        focus.current().end_board(self._name)
-        imgui.end()
-
-
-def board(
-    name: str,
-    rect: Rect,
-    pad: tuple[float, float] = (0.0, 0.0),
-    color: ImVec4 | None = None,
-    *,
-    scroll: bool = False,
-    raised: bool = False,
-    stays: bool = False,
-) -> _Board:
-    """Open a window exactly over a part of the framebuffer.
-
-    Inside it is False if nothing is to be drawn: it cannot be seen, or keeps what was
-    drawn in it.
-
-    Args:
-        name: for imgui, unlike all others.
-        rect: the part, in pixels.
-        pad: pixels around what is in it.
-        color: of its ground; the panel's without.
-        scroll: True if what is in it may be longer.
-        raised: True to lie over all other boards, which are behind those before them.
-        stays: True if it keeps what was drawn in it where frames say so.
-    """
-    return _Board(name, rect, pad, color, scroll, raised, stays)
-
-
-_keeps_boards = False
-
-
-def keep_boards(keeps: bool) -> None:
-    """Have boards that stay keep what was drawn in them, or draw them anew.
-
-    This is called before each frame. What is under the pointer or has the keyboard is
-    drawn anew all the same.
-    """
-    global _keeps_boards
-    _keeps_boards = keeps
 
 
 def colored(text: str, color: ImVec4, width: float = math.inf) -> None:
@@ -409,7 +283,7 @@ def check(
         reason: why it cannot be ticked now; None: it can.
     """
     row(label)
-    ticked = controls.check_box(f"{caption}##{label}", value, enabled=reason is None)
+    ticked = choices.check_box(f"{caption}##{label}", value, enabled=reason is None)
     controls.tip(reason or tip)
     if caption:
         low = imgui.get_item_rect_min()
@@ -443,7 +317,7 @@ def segments(
     """
     row(label)
     tips = [tip] * len(options)
-    return controls.segments(label, value, options, tips, reasons=reasons)
+    return choices.segments(label, value, options, tips, reasons=reasons)
 
 
 def pick(label: str, tip: str, value: T, options: Mapping[T, str]) -> T:
@@ -576,194 +450,6 @@ def buttons(
         if is_pressed:
             pressed = index
     return pressed
-
-
-log = logging.getLogger("splatview")
-
-
-class Hint(NamedTuple):
-    """A doubt about how numbers are shown, and a button that shows them otherwise."""
-
-    choice: Any
-    """The style that the button sets."""
-    text: str
-    button: str
-
-
-class Hints:
-    """Shows a hint to users, each over their picture, and logs it once."""
-
-    def __init__(self) -> None:
-        self.hint: Hint | None = None
-        self._rects: dict[Rect, Rect] = {}
-        """The hint's rectangle in each picture."""
-        self._logged: set[Any] = set()
-        self._closed: set[Any] = set()
-
-    def draw(self, rect: Rect, scale: float, name: str) -> bool:
-        """Draw the hint at the lower edge of a stream's picture, inside an imgui frame.
-
-        Args:
-            rect: the rectangle of the picture.
-            scale: pixels per point.
-            name: the name of the stream, for the log.
-
-        Returns:
-            True when the button was pressed.
-        """
-        hint = self.hint
-        if hint is None or hint.choice in self._closed:
-            self._rects.clear()
-            return False
-        if hint.choice not in self._logged:
-            self._logged.add(hint.choice)
-            log.warning(
-                '%s: %s; press "%s" over the picture', name, hint.text, hint.button
-            )
-        style = imgui.get_style()
-        side = round(imgui.get_frame_height())
-        pad = round(6 * scale)
-        margins = 2 * (style.frame_padding.x + style.item_spacing.x + pad)
-        buttons_width = imgui.calc_text_size(hint.button).x + side + margins
-        text = fitted(hint.text, rect.width - buttons_width)
-        text_width = imgui.calc_text_size(text).x
-        width = min(round(text_width + buttons_width + 1), rect.width)
-        height = side + pad
-        hint_rect = Rect(
-            rect.x + (rect.width - width) // 2,
-            rect.y + rect.height - height,
-            width,
-            height,
-        )
-        key = f"hint {id(self)} {rect.x} {rect.y}"
-        with board(key, hint_rect, (pad, pad / 2), theme.BAR):
-            imgui.align_text_to_frame_padding()
-            colored(text, theme.TEXT)
-            imgui.same_line()
-            pressed = imgui.button(hint.button)
-            imgui.same_line()
-            if imgui.button("\u00d7", ImVec2(side, 0)):
-                self._closed.add(hint.choice)
-        self._rects[rect] = hint_rect
-        return pressed
-
-    def covered(self, rect: Rect) -> list[Rect]:
-        """Return the part of a picture that the hint covers, as `View.covered`."""
-        if rect not in self._rects:
-            return []
-        return [self._rects[rect]]
-
-
-_LINE_PITCH = 1.2
-"""From one line to the next, in heights of the letters."""
-
-
-def card(
-    draw: imgui.ImDrawList,
-    point: tuple[float, float],
-    lines: Sequence[Line],
-    anchor: tuple[float, float] = (0, 0),
-    *,
-    bounds: Rect | None = None,
-    ground: ImVec4 | None = None,
-    pad: float = 0.45,
-) -> Rect:
-    """Draw lines of text on a rounded card, sized by the font in use.
-
-    Args:
-        draw: imgui's list.
-        point: in pixels.
-        lines: text and colour of each; a second colour is that of a square before all
-            lines, of a legend.
-        anchor: the point of the card that is put at `point`, (0, 0) its upper left
-            corner, (1, 1) its lower right. Lines are centred where its x is 0.5.
-        bounds: what the card stays in, as far as it fits.
-        ground: the card's colour; the bars' without.
-        pad: around the text, in heights of the letters; half as much above and below.
-
-    Returns:
-        The card's rectangle.
-    """
-    line_height = imgui.get_text_line_height()
-    line_gap = (_LINE_PITCH - 1) * line_height
-    sizes = [lettering.measure(text) for text, *_ in lines]
-    side = pad * line_height
-    has_squares = any(len(line) > 2 for line in lines)
-    if has_squares:
-        indent = 1.1 * line_height
-    else:
-        indent = 0.0
-    text_width = max((size.x for size in sizes), default=0.0) + indent
-    text_height = sum(size.y for size in sizes) + (len(lines) - 1) * line_gap
-    width = text_width + 2 * side
-    height = text_height + side
-    x, y = _card_corner(point, (width, height), anchor, bounds)
-    card_rect = Rect(round(x), round(y), round(width), round(height))
-    draw.add_rect_filled(
-        ImVec2(card_rect.x, card_rect.y),
-        ImVec2(card_rect.x + card_rect.width, card_rect.y + card_rect.height),
-        theme.u32(ground or faint(theme.BAR, 0.85)),
-        0.3 * line_height,
-    )
-    left = x + side
-    y = card_rect.y + side / 2
-    for (text, color, *squares), size in zip(lines, sizes, strict=True):
-        for square in squares:
-            draw.add_rect_filled(
-                ImVec2(round(left), round(y + 0.15 * line_height)),
-                ImVec2(round(left + 0.7 * line_height), round(y + 0.85 * line_height)),
-                theme.u32(square),
-                0.15 * line_height,
-            )
-        start = left + indent
-        if anchor[0] == 0.5:
-            start += (text_width - indent - size.x) / 2
-        lettering.write(draw, round(start), round(y), theme.u32(color), text)
-        y += size.y + line_gap
-    return card_rect
-
-
-def _card_corner(
-    point: tuple[float, float],
-    size: tuple[float, float],
-    anchor: tuple[float, float],
-    bounds: Rect | None,
-) -> tuple[float, float]:
-    """Return the upper left corner of a card, as `card` puts it."""
-    width, height = size
-    x = point[0] - anchor[0] * width
-    y = point[1] - anchor[1] * height
-    if bounds is not None:
-        x = max(min(x, bounds.x + bounds.width - width), bounds.x)
-        y = max(min(y, bounds.y + bounds.height - height), bounds.y)
-    return x, y
-
-
-def tag(text: str, x: float, y: float, bounds: Rect) -> None:
-    """Write on a card over the picture, its upper left corner at a pixel."""
-    card(imgui.get_background_draw_list(), (x, y), [(text, theme.TEXT)], bounds=bounds)
-
-
-def hover_card(
-    draw: imgui.ImDrawList, point: ImVec2, lines: Sequence[Line], bounds: Rect
-) -> None:
-    """Draw a card on the right of a pixel, or on its left where it does not fit."""
-    gap = imgui.get_text_line_height()
-    width = max((imgui.calc_text_size(text).x for text, *_ in lines), default=0.0)
-    is_left = point.x + width + 2.5 * gap > bounds.x + bounds.width
-    if is_left:
-        x = point.x - gap
-    else:
-        x = point.x + gap
-    card(
-        draw,
-        (x, point.y),
-        lines,
-        (float(is_left), 0.5),
-        bounds=bounds,
-        ground=faint(theme.POPUP, 0.96),
-        pad=0.75,
-    )
 
 
 def faint(color: ImVec4, alpha: float) -> ImVec4:

@@ -372,7 +372,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
 
     def _write_photo_name(self, rect: Rect, scale: float, index: int) -> None:
         """Write the name of a camera, and why its photograph is not seen."""
-        from splatview_viewer.ui.widgets import tag
+        from splatview_viewer.ui.text_cards import tag
 
         photos = self.data.photos
         x = rect.x + 12 * scale

@@ -31,7 +31,7 @@ from splatview_viewer.render.choose import (
 )
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
-from splatview_viewer.ui.widgets import Hints
+from splatview_viewer.ui.hints import Hints
 
 if TYPE_CHECKING:
     import moderngl

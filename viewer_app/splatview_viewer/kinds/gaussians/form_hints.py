@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.ui.widgets import Hint
+from splatview_viewer.ui.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui import boards, controls, icons, lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +92,7 @@ def draw_card(
     """
     scale = theme.scale()
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, _ROUNDING * scale)
-    with ui.board(key, card, color=theme.CARD) as is_open:
+    with boards.board(key, card, color=theme.CARD) as is_open:
         imgui.pop_style_var()
         if not is_open:
             return False

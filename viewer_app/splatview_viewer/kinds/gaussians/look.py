@@ -9,7 +9,7 @@ from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, Show
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.tool import Tool
-from splatview_viewer.ui import controls
+from splatview_viewer.ui import choices
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.color_field import draw_color
 from splatview_viewer.ui.legend import draw_legend
@@ -97,7 +97,7 @@ class LookTool(Tool["GaussianView"]):
 
     def _draw_show(self, state: GaussianState) -> GaussianState:
         """Draw the ways to see it, and how numbers become colours."""
-        show: Show = controls.grid("Show", state.show, _TITLES, tips=_TIPS)
+        show: Show = choices.grid("Show", state.show, _TITLES, tips=_TIPS)
         state = _edited(state, show=show)
         if SHOWS[show].is_mapped:
             tip = "Colours that stand for numbers"

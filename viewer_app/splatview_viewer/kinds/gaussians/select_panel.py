@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.tool import ORBIT
-from splatview_viewer.ui import controls, icons, lettering, theme
+from splatview_viewer.ui import boards, choices, controls, icons, lettering, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ def draw_panel(tool: Select) -> bool:
     tools = view.tools
     previous_state = view.state
     ui.row("With")
-    tool_name = controls.segments("With", tools.chosen, _TOOLS)
+    tool_name = choices.segments("With", tools.chosen, _TOOLS)
     if tool_name != tools.chosen:
         tools.choose(tool_name)
     elif tools.chosen == ORBIT:
         controls.tip("Keys: B, L, N")
-    tool.mode = controls.segments("Mode", tool.mode, _MODES, _MODE_TIPS)
+    tool.mode = choices.segments("Mode", tool.mode, _MODES, _MODE_TIPS)
     tool.through = ui.segments(
         "Take",
         "In front: only what is seen. Through: also what is behind it",
@@ -160,7 +160,7 @@ def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
         return False
     form = _choose_form(tool, rect, scale)
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
-    with ui.board(f"chosen {id(tool)}", bar, color=theme.CARD) as is_open:
+    with boards.board(f"chosen {id(tool)}", bar, color=theme.CARD) as is_open:
         imgui.pop_style_var()
         if not is_open:
             return False

@@ -17,7 +17,8 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.image.overlay import NO_SCORE, is_light
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import card, faint
+from splatview_viewer.ui.text_cards import card
+from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

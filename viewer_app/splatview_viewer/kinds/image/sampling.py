@@ -14,7 +14,7 @@ from splatview_viewer.kinds.image.measurement import (
     Measurement,
     automatic_range,
 )
-from splatview_viewer.ui.widgets import Hint, Hints
+from splatview_viewer.ui.hints import Hint, Hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

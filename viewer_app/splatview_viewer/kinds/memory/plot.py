@@ -13,7 +13,7 @@ from splatview_viewer.kinds.memory.reduction import (
     pixel_columns,
     step_times,
 )
-from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import plot_axes, plots, theme
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.memory.live import MemoryHistory
     from splatview_viewer.kinds.memory.reduction import MemoryColumns
     from splatview_viewer.kinds.memory.view import MemoryView
-    from splatview_viewer.ui.widgets import Line
+    from splatview_viewer.ui.text_cards import Line
 
 HOST = ImVec4(0.80, 0.62, 0.30, 1.0)
 _ACTIVE = ImVec4(0.58, 0.44, 0.85, 0.35)
@@ -53,10 +53,10 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     min_gap = 6 * line_height * (end - start) / max(size[0], 1.0)
     steps = _step_labels(step_times(history, start, end, label_count), min_gap)
     byte_labels = byte_ticks(0.0, top, max(int(size[1] / (4 * line_height)), 1))
-    y = plots.Axis((0.0, top), ticks=byte_labels, locked=True)
+    y = plot_axes.Axis((0.0, top), ticks=byte_labels, locked=True)
     newest = history.last_time
     ages = ago_ticks(start - newest, end - newest, label_count)
-    x = plots.Axis((start, end), ticks=[(newest + age, text) for age, text in ages])
+    x = plot_axes.Axis((start, end), ticks=[(newest + age, text) for age, text in ages])
     with plots.plot("memory", size, x, y, second_ticks=steps, legend="row") as plot:
         if plot is None:
             return None

@@ -15,7 +15,7 @@ from splatview_viewer.kinds.memory.live import MemoryFacts, MemoryHistory, read_
 from splatview_viewer.kinds.memory.plot import draw_plot
 from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.plots import PlotView
+from splatview_viewer.ui.plot_view import PlotView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,8 +13,8 @@ from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.core.view import Info, KeyHelp, View
 from splatview_viewer.snapshot.loading.ranks import RankTable
 from splatview_viewer.snapshot.model import device_text
-from splatview_viewer.ui import controls, theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui import choices, controls, theme
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class _Table:
         imgui.push_id(row)
         x = self._left
         if not self._is_narrow:
-            if controls.check_box("##check", is_checked) != is_checked:
+            if choices.check_box("##check", is_checked) != is_checked:
                 self._view.toggle(row)
             x += _CHECK_WIDTH * scale
         imgui.set_cursor_screen_pos(ImVec2(x, y))

@@ -21,7 +21,7 @@ from splatview_viewer.kinds.scalars.columns import (
     vertical_limits,
 )
 from splatview_viewer.kinds.scalars.cursor import draw_cursor
-from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import plot_axes, plots, theme
 from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def _draw_plot(
         span = vertical_limits(all_parts, axis, state.log_up)
     x = _x_axis(view, window, size[0])
     if state.log_up:
-        y = plots.Axis(span, "log", log_ticks(*span))
+        y = plot_axes.Axis(span, "log", log_ticks(*span))
     else:
-        y = plots.Axis(span)
+        y = plot_axes.Axis(span)
     if len(drawn) > 1 and state.legend:
         legend = "list"
     else:
@@ -188,21 +188,23 @@ def _place_of_step(view: ScalarsView) -> float | None:
     return float(clock.axis_values(view.origin)[row])
 
 
-def _x_axis(view: ScalarsView, window: tuple[float, float], width: float) -> plots.Axis:
+def _x_axis(
+    view: ScalarsView, window: tuple[float, float], width: float
+) -> plot_axes.Axis:
     """Return the horizontal axis, with labels in steps, time, or the time of day."""
     if view.state.across == "clock":
-        return plots.Axis(window, "time")
+        return plot_axes.Axis(window, "time")
     if view.state.across != "time":
         count = max(round(width / (_TICK_WIDTH * theme.scale())), 2)
         if window[1] - window[0] > 4:
             ticks = count_ticks(*window, count)
         else:
             ticks = ()
-        return plots.Axis(window, ticks=ticks)
+        return plot_axes.Axis(window, ticks=ticks)
     seconds, unit = view.unit
     if seconds > 1:
-        return plots.Axis(window, format=f"%g {unit[:3].rstrip('su')}")
-    return plots.Axis(window, format="%g s")
+        return plot_axes.Axis(window, format=f"%g {unit[:3].rstrip('su')}")
+    return plot_axes.Axis(window, format="%g s")
 
 
 def _follow_user(

@@ -16,7 +16,7 @@ from splatview_viewer.kinds.scalars.plots import draw_plots
 from splatview_viewer.kinds.scalars.runs import curves_of_one, curves_of_runs
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.plots import PlotView
+from splatview_viewer.ui.plot_view import PlotView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -23,8 +23,10 @@ from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.world import MIN_WINDOW, MIN_WINDOW_BYTES
 from splatview_viewer.snapshot.analysis.annotations import annotated_ranges
 from splatview_viewer.snapshot.analysis.details import life, summary
-from splatview_viewer.ui import controls, plots, theme
-from splatview_viewer.ui.widgets import board, card, faint, fitted, pointer
+from splatview_viewer.ui import controls, plot_axes, plots, theme
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.text_cards import card
+from splatview_viewer.ui.widgets import faint, fitted, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +125,7 @@ def _thin_grid() -> Iterator[None]:
 
 def _axes(
     view: SnapshotView, world: PlotWorld, available: ImVec2, *, has_labels: bool
-) -> tuple[plots.Axis, plots.Axis]:
+) -> tuple[plot_axes.Axis, plot_axes.Axis]:
     """Return the axes of the plot. available: pixels of the plot with its labels."""
     scale = view.scale
     io = imgui.get_io()
@@ -139,7 +141,7 @@ def _axes(
         space_right = (x[1] - value) * pixels_per_x + margin
         if space_right >= imgui.calc_text_size(label).x / 2:
             complete_ticks.append((value, label if has_labels else ""))
-    x_axis = plots.Axis(
+    x_axis = plot_axes.Axis(
         x,
         ticks=complete_ticks,
         limit=world.extent,
@@ -153,7 +155,7 @@ def _axes(
 
 def byte_axis(
     world: PlotWorld, span: Range, points: float, *, locked: bool = False
-) -> plots.Axis:
+) -> plot_axes.Axis:
     """Return the axis of bytes.
 
     Args:
@@ -162,7 +164,7 @@ def byte_axis(
         points: of height.
         locked: it is not moved.
     """
-    return plots.Axis(
+    return plot_axes.Axis(
         span,
         ticks=quantities.byte_ticks(*span, max(int(points / 45), 2)),
         limit=world.full,

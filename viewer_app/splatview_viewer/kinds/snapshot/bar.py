@@ -10,7 +10,8 @@ from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.snapshot.analysis.search import SEARCH_HELP
 from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui.widgets import board, pick
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.widgets import pick
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect

@@ -20,7 +20,7 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
 from splatview_viewer.kinds.snapshot.panes.details import draw_frames
 from splatview_viewer.kinds.snapshot.two_runs import MARKS, names_of_others
 from splatview_viewer.snapshot.analysis.details import frames_of_stack
-from splatview_viewer.ui import controls, sides, theme
+from splatview_viewer.ui import choices, controls, sides, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def _draw_ties(view: SnapshotView, *, has_two: bool) -> None:
         _LINE_UPS,
     )
     ui.row("Tied")
-    time = controls.toggle(
+    time = choices.toggle(
         "Time", view.state.tied_time, "Both show the same time" + reason
     )
     imgui.same_line(0, 4 * theme.scale())
-    tied_bytes = controls.toggle(
+    tied_bytes = choices.toggle(
         "Bytes", view.state.tied_bytes, "Both show the same bytes" + reason
     )
     imgui.end_disabled()

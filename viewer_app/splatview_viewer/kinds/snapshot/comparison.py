@@ -14,8 +14,10 @@ from splatview_viewer.kinds.snapshot.axes import PlotNote, byte_axis, draw_plot
 from splatview_viewer.kinds.snapshot.bar import draw_bar
 from splatview_viewer.kinds.snapshot.panes.compare import draw_grown
 from splatview_viewer.snapshot.timeline.bands import peaks
-from splatview_viewer.ui import plots, theme
-from splatview_viewer.ui.widgets import board, card, faint
+from splatview_viewer.ui import plot_axes, plots, theme
+from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.text_cards import card
+from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -118,7 +120,7 @@ def _draw_growth(view: SnapshotView, partner: SnapshotView, rect: Rect) -> None:
         window, height = plot_world.window(view.state)
         curves = _curves(view, partner, window, round(available.x))
         tick_count = max(int(available.x / (85 * scale)), 2)
-        x_axis = plots.Axis(
+        x_axis = plot_axes.Axis(
             window,
             ticks=plot_world.x_ticks(window, tick_count),
             limit=plot_world.extent,

@@ -15,7 +15,7 @@ import numpy as np
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry.cameras import MODELS, bounds, project
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import tag
+from splatview_viewer.ui.text_cards import tag
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect

@@ -14,7 +14,7 @@ from splatview_viewer.kinds.snapshot.panes.segments import draw_segments
 from splatview_viewer.kinds.snapshot.panes.sql import draw_sql
 from splatview_viewer.kinds.snapshot.panes.stacks import draw_stacks
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.boards import board
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect

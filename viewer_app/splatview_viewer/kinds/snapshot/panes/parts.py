@@ -12,7 +12,7 @@ from splatview_viewer.snapshot.analysis.frames import (
     frame_kinds,
     frame_text,
 )
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import choices, theme
 from splatview_viewer.ui.widgets import colored, wrapped
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def chip(text: str, on: bool) -> bool:
     """
     label, _, name = text.partition("##")
     height = theme.ROW_HEIGHT * theme.scale()
-    return controls.choosable(label, name, on, chip_width(label), height)
+    return choices.choosable(label, name, on, chip_width(label), height)
 
 
 def chip_width(label: str) -> float:
