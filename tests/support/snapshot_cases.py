@@ -28,7 +28,8 @@ EVENT_INDEX = 15_000
 
 
 def settle(viewer: Viewer, view: SnapshotView) -> None:
-    """Draw until a view in a viewer shows everything."""
+    """Draw until a view in a viewer shows everything, also what was just chosen."""
+    viewer.user.mark()
     viewer.do()
     viewer.until(lambda: view.complete)
 

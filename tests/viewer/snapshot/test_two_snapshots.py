@@ -44,7 +44,6 @@ def write_snapshot(folder: Path, name: str, leaks_every: int) -> Path:
 def choose_line(viewer: Viewer, view: SnapshotView, moment: int) -> None:
     """Choose a moment, and draw what is there."""
     view.change(moment=moment)
-    viewer.user.mark()
     settle(viewer, view)
 
 
