@@ -46,7 +46,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Have all scenes be drawn in steps, one in each turn."""
     monkeypatch.setattr(gl_renderer, "STEPPED_FROM", 1)
     monkeypatch.setattr(gl_renderer, "Parts", partial(Parts, 4096, 200, 20_000, 4096))
-    monkeypatch.setattr(loop, "_STEPS_S", 0.0)
+    monkeypatch.setattr(loop, "_MAX_STEPS_S", 0.0)
     return Gate(monkeypatch)
 
 

@@ -60,7 +60,9 @@ _IDLE_PERIOD_S = 1 / 15
 _ACTIVE_FOR_S = 1.0
 """Seconds after the last event or version for which the loop turns often."""
 _STEPS_S = 0.015
-"""Seconds of a turn for pictures that are drawn in steps: input waits no longer."""
+_MAX_STEPS_S = 0.03
+"""Seconds of a turn for pictures that are drawn in steps, the latter where the rest of
+the turn took as long: input waits no longer, and what is slow gets on."""
 _OUT_PERIOD_S = 1.0
 """Seconds between two pictures for --out."""
 _MAX_AWAY = 16
@@ -269,7 +271,8 @@ class App:
                 user.tick(now)
         self._draw_due(now)
         with self._guard("drawing in steps"):
-            self.work.steps.advance(_STEPS_S)
+            turn_s = time.monotonic() - now
+            self.work.steps.advance(min(max(turn_s, _STEPS_S), _MAX_STEPS_S))
         if self._is_out_late and now - self._last_out >= _OUT_PERIOD_S:
             with self._guard("drawing for --out"):
                 self.write_out(now)
