@@ -66,7 +66,7 @@ def _address_of(viewer: subprocess.Popen[str]) -> str:
     """Return the address that a viewer prints."""
     assert viewer.stdout is not None
     for line in viewer.stdout:
-        for word in line.split():
-            if word.startswith("http"):
-                return word
+        for address in line.split():
+            if address.startswith("http"):
+                return address
     raise SystemExit("the viewer prints no address")

@@ -55,14 +55,14 @@ if TYPE_CHECKING:
     from splatview_viewer.scene_view.path import PathTool
 
 Point = tuple[float, float, float]
-Place = tuple[Point, Point]
+Viewpoint = tuple[Point, Point]
 """A position, and the point that is looked at."""
 
 _FIELD_OF_VIEW = 44.0
-_CAMERA: Place = ((0.85, -0.95, -1.75), (0.0, -0.52, 0.0))
+_CAMERA: Viewpoint = ((0.85, -0.95, -1.75), (0.0, -0.52, 0.0))
 """Where the pictures are seen from."""
-_FILM_CAMERA: Place = ((1.9, -1.75, -2.55), (0.05, -0.42, 0.1))
-_PHONE_CAMERA: Place = ((0.75, -1.1, -2.3), (0.0, -0.45, 0.0))
+_FILM_CAMERA: Viewpoint = ((1.9, -1.75, -2.55), (0.05, -0.42, 0.1))
+_PHONE_CAMERA: Viewpoint = ((0.75, -1.1, -2.3), (0.0, -0.45, 0.0))
 _KEYFRAMES = (
     ((-0.9, -0.55, -0.9), 2.7),
     ((-0.15, -0.95, -1.15), 2.9),
@@ -130,17 +130,17 @@ def take_photos(scene: Path, folder: Path) -> None:
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
     screen = OffscreenScreen(*PHOTO_SIZE)
-    still = Still(screen, "gaussians", "pictures", "--camera")
+    renderer = Still(screen, "gaussians", "pictures", "--camera")
     value: Any = scene_in(scene)
     for index, camera in enumerate(camera_ring()):
         options = StillOptions(PHOTO_SIZE, camera.to_json(), (0.055, 0.06, 0.068))
-        size = still.prepare(value, options)
+        size = renderer.prepare(value, options)
         assert size is not None
-        still.draw(size)
+        renderer.draw(size)
         value = None
         pixels = screen.pixels()[..., :3].copy()
         Image.fromarray(pixels).save(photo_file(folder, index))
-    still.close()
+    renderer.close()
     screen.close()
 
 
@@ -185,7 +185,9 @@ def _train(viewer: Viewer, scripts: Scripts) -> None:
             scripts.advance(second)
         step = round(index / SNAPSHOTS * LAST_STEP)
         viewer.until(partial(_has_recorded, viewer, index + 1, step))
-    # The view of an ended run keeps what it has seen.
+    # The views of an ended run keep what they have seen.
+    viewer.user.choose(_key_of(viewer, second, "scalars"))
+    viewer.until(viewer.loaded)
     viewer.user.choose(_key_of(viewer, second))
     viewer.until(lambda: _step_of(viewer) == LAST_STEP)
     viewer.user.choose(_key_of(viewer, first))
@@ -201,19 +203,19 @@ def _has_recorded(viewer: Viewer, count: int, step: int) -> bool:
     return player is not None and len(player.recording) >= count
 
 
-def _camera_at(view: GaussianView, place: Place) -> Camera:
+def _camera_at(view: GaussianView, viewpoint: Viewpoint) -> Camera:
     """Return the camera at a place, looking at another one."""
     from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 
     rect = view.rig.rect
     K = intrinsics(_FIELD_OF_VIEW, rect.width, rect.height)
-    return Camera(look_at(*place), K, rect.width, rect.height)
+    return Camera(look_at(*viewpoint), K, rect.width, rect.height)
 
 
-def _look_from(viewer: Viewer, place: Place) -> None:
+def _look_from(viewer: Viewer, viewpoint: Viewpoint) -> None:
     """Put the camera of the scene at a place."""
     view = _view(viewer)
-    view.rig.use_camera(_camera_at(view, place))
+    view.rig.use_camera(_camera_at(view, viewpoint))
     view.rig.set_lens("pinhole", _FIELD_OF_VIEW)
     viewer.do()
 
@@ -222,8 +224,8 @@ def train_both(viewer: Viewer, scripts: Scripts) -> None:
     """Train, and keep three bookmarks."""
     _train(viewer, scripts)
     entries = viewer.state.entries
-    (other,) = {e.group for e in entries if e.group.startswith("robot-default")}
-    viewer.until(lambda: not any(e.alive for e in entries if e.group == other))
+    (second_run,) = {e.group for e in entries if e.group.startswith("robot-default")}
+    viewer.until(lambda: not any(e.alive for e in entries if e.group == second_run))
     if scripts.has_photos:
         frustums = _view(viewer).tools.of(Frustums)
         viewer.until(lambda: frustums.cameras is not None)
@@ -328,10 +330,10 @@ def show_memory(viewer: Viewer, scripts: Scripts) -> None:
     from support.snapshot_cases import settle, until_compared
     from support.training_memory import write_training_steps
 
-    before, after = write_training_steps(Path.cwd())
-    viewer.user.drop([str(before)])
+    first_file, second_file = write_training_steps(Path.cwd())
+    viewer.user.drop([str(first_file)])
     view = viewer.until_shows(SnapshotView)
-    viewer.user.drop([str(after)])
+    viewer.user.drop([str(second_file)])
     until_compared(viewer, view)
     state = viewer.user.interface.state
     state.folded_runs.update(entry.group for entry in viewer.state.entries[:-2])

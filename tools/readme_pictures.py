@@ -18,7 +18,7 @@ WIDTH = 1200
 QUALITY = 90
 _GAP = 24
 """Pixels between two pictures beside each other."""
-_AROUND = (14, 15, 17)
+_BACKGROUND = (14, 15, 17)
 SINGLE = {
     "window": "1-look-dark",
     "panes": "3-compare",
@@ -30,11 +30,11 @@ PAGES = ("2-look-light", "6b-phone-photograph")
 """The pictures beside each other in "browser": a page on a desktop, and on a phone."""
 
 
-def beside(left: Image.Image, right: Image.Image) -> Image.Image:
+def join_pictures(left: Image.Image, right: Image.Image) -> Image.Image:
     """Return two pictures of one height beside each other."""
     height = right.height
     left = left.resize((round(left.width * height / left.height), height))
-    both = Image.new("RGB", (left.width + _GAP + right.width, height), _AROUND)
+    both = Image.new("RGB", (left.width + _GAP + right.width, height), _BACKGROUND)
     both.paste(left, (0, 0))
     both.paste(right, (left.width + _GAP, 0))
     return both
@@ -54,10 +54,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="what `make pictures` wrote")
     folder = parser.parse_args().folder
-    for name, taken in SINGLE.items():
-        write(Image.open(folder / f"{taken}.png").convert("RGB"), name)
+    for name, source_name in SINGLE.items():
+        write(Image.open(folder / f"{source_name}.png").convert("RGB"), name)
     pages = [Image.open(folder / f"{name}.png").convert("RGB") for name in PAGES]
-    write(beside(*pages), "browser")
+    write(join_pictures(*pages), "browser")
 
 
 if __name__ == "__main__":
