@@ -232,3 +232,22 @@ def lines_of(house: House, page: Page) -> np.ndarray:
     top = rect.y + rect.height // 4
     left = rect.x + rect.width // 4
     return interface[top : top + rect.height // 2, left : left + rect.width // 2].copy()
+
+
+def test_picture_in_steps_tells_of_the_event_that_it_was_begun_with(
+    house: House, gate: Gate
+) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    view = view_of(user)
+    gate.is_open = False
+    turn_camera(page, user)
+    until_begun(house, view)
+    gate.is_open = True
+
+    def has_answered() -> bool:
+        picture = page.next_picture()
+        return picture is not None and picture.at >= 11.0
+
+    house.until(has_answered)

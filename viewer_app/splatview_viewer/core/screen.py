@@ -169,10 +169,19 @@ class InterfaceLayer(Protocol):
         """
         ...
 
-    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> int:
+    def present_pictures(
+        self, panes: Sequence[Pane], *, answers: bool, is_next_begun: bool = False
+    ) -> int:
         """Show the pictures that were drawn into the screen's framebuffer.
 
-        Returns their number, which grows.
+        Args:
+            panes: that they show.
+            answers: they show what the user did.
+            is_next_begun: others are begun, which show all that the user did until
+                now; these ones only what they were begun with.
+
+        Returns:
+            Their number, which grows.
         """
         ...
 

@@ -189,11 +189,13 @@ class UserPictures:
             self._user.screen.present(self._caption())
         elif self._drew_pictures:
             is_pending = any(viewport.is_pending for viewport in self._user.layout.seen)
-            answers = self._user.schedule.pictures_answer and not is_pending
-            picture_number = layer.present_pictures(self._panes(), answers=answers)
+            answers = self._user.schedule.pictures_answer
+            picture_number = layer.present_pictures(
+                self._panes(), answers=answers, is_next_begun=is_pending
+            )
             self._seen_cameras.note(picture_number, self._seen_views())
-            if answers:
-                self._user.schedule.pictures_answer = False
+            # What is begun is still to answer.
+            self._user.schedule.pictures_answer = answers and is_pending
         else:
             return
         self._user.pace.present()

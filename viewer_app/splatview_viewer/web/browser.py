@@ -85,8 +85,12 @@ class _PageInterface:
     ) -> None:
         self._screen.present_interface(caption, panes, answers=answers)
 
-    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> int:
-        return self._screen.present_pictures(panes, answers=answers)
+    def present_pictures(
+        self, panes: Sequence[Pane], *, answers: bool, is_next_begun: bool = False
+    ) -> int:
+        return self._screen.present_pictures(
+            panes, answers=answers, is_next_begun=is_next_begun
+        )
 
     @property
     def sent_pictures(self) -> int:
@@ -133,6 +137,8 @@ class BrowserScreen:
         self._clicks = ClickCounter()
         self._newest_event_ms = 0.0
         """The newest event since the last picture, by the page's clock; 0: none."""
+        self._begun_event_ms = 0.0
+        """The newest event that a picture shows which is begun; 0: none."""
         self._caption: Caption | None = None
         self._device = encoder.device
         self._shared = self._device is not None
@@ -298,7 +304,9 @@ class BrowserScreen:
     def sent_pictures(self) -> int:
         return self._sender.sent_number
 
-    def present_pictures(self, panes: Sequence[Pane], *, answers: bool) -> int:
+    def present_pictures(
+        self, panes: Sequence[Pane], *, answers: bool, is_next_begun: bool = False
+    ) -> int:
         """Send the pictures of panes as one; return their number.
 
         While they are not taken, an Expose follows once they are.
@@ -312,7 +320,9 @@ class BrowserScreen:
             size = area.width, area.height
             encoded_size = scaled_size(size, self._sender.level.scale)
             self._gpu_work.governor.charge(("encode", *encoded_size), "cuda")
-        event_ms = self._take_event_ms() if answers else 0.0
+        event_ms = 0.0
+        if answers:
+            event_ms = self._take_shown_event_ms(is_next_begun)
         with self._ending("no picture can be read"):
             copy = copied(self._targets.pictures, event_ms, self._device, area)
             self._sender.put(copy, self._size, panes, area)
@@ -323,6 +333,16 @@ class BrowserScreen:
         event_ms = self._newest_event_ms
         self._newest_event_ms = 0.0
         return event_ms
+
+    def _take_shown_event_ms(self, is_next_begun: bool) -> float:
+        """Return the newest event that pictures show, by the page's clock."""
+        newest_ms = self._take_event_ms()
+        begun_ms = self._begun_event_ms
+        if is_next_begun:
+            self._begun_event_ms = newest_ms
+            return begun_ms
+        self._begun_event_ms = 0.0
+        return max(newest_ms, begun_ms)
 
     def _send_caption(self, caption: Caption) -> None:
         """Send a caption if it is another one."""
