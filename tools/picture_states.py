@@ -246,6 +246,7 @@ def start_anew(viewer: Viewer, size: tuple[int, int]) -> None:
     viewer.user.choose(_key_of(viewer, "robot-mcmc"))
     viewer.do(Resize(*size, 1.0))
     state = viewer.user.interface.state
+    state.lane = ""
     state.folded_runs = {
         entry.group
         for entry in viewer.state.entries
@@ -310,7 +311,7 @@ def show_film(viewer: Viewer, scripts: Scripts) -> None:
         for position, seconds in _KEYFRAMES
     ]
     viewer.user.choose_tab("film")
-    viewer.click("lane Path")
+    viewer.user.interface.state.lane = "Path"
     path: PathTool = view.path
     path.use(Film(CameraPath(keys)))
     path.chosen_key = 2
@@ -389,8 +390,8 @@ def show_menu(viewer: Viewer, scripts: Scripts) -> None:
     viewer.do(PointerMove(x, y))
     viewer.do(PointerPress(x, y, "right"), PointerRelease(x, y, "right"))
     viewer.do(PointerLeave())
-    for _ in range(3):
-        viewer.do(Key(name="down"))
+    viewer.do(Key(name="down"))
+    viewer.do(Key(name="down"))
 
 
 def show_ended(viewer: Viewer, scripts: Scripts) -> None:

@@ -48,6 +48,8 @@ class Shot(NamedTuple):
     """True for what is never at rest."""
 
 
+_MOST_TURNS = 2000
+_CALM_TURNS = 5
 _OVERLAY = "image-overlay"
 _PHOTOGRAPH = "6b-phone-photograph"
 SHOTS = (
@@ -68,6 +70,22 @@ SHOTS = (
 _STOPPED = "8c-viewer-stopped"
 _EMPTY = "8a-empty"
 _EMPTY_LIGHT = "light-empty"
+
+
+def settle(viewer: Viewer) -> None:
+    """Take turns until the picture of the active pane is whole and sharp."""
+    calm_turns = 0
+    for _ in range(_MOST_TURNS):
+        viewer.step()
+        view = viewer.user.view
+        wants = None if view is None else view.view.wants
+        is_busy = wants is not None and (wants.busy or wants.stale or wants.moving)
+        is_coarse = view is not None and "for now" in " ".join(view.info.details)
+        calm_turns += 1
+        if is_busy or is_coarse or viewer.user.dirty:
+            calm_turns = 0
+        if calm_turns == _CALM_TURNS:
+            return
 
 
 def write(viewer: Viewer, file: Path, *, light: bool) -> None:
@@ -117,7 +135,7 @@ def take_trainings(
             states.start_anew(viewer, shot.size)
             shot.set_up(viewer, scripts)
             if not shot.keeps_moving:
-                viewer.do()
+                settle(viewer)
             write(viewer, folder / f"{shot.name}.png", light=False)
             if shot.light_name:
                 write(viewer, folder / f"{shot.light_name}.png", light=True)
