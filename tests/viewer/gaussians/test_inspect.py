@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from imgui_bundle import imgui
 from support import widgets
-from support.frames import cloud, gaussian_frame
+from support.frames import cloud, gaussian_frame, scene
 from support.renderer_cases import pick
 from support.view_cases import RECT, scene_view, view_pixels
 from support.wait import clock, wait_until
@@ -32,6 +32,8 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
+from splatview_viewer.recording.packed import pack
+from splatview_viewer.recording.recording import Player, Recording, SceneSnapshot
 from splatview_viewer.scene import Box, Cylinder, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.scene_view.tool import Tool
@@ -117,6 +119,10 @@ def has_history(tool: Any, count: int) -> bool:
     return len(tool.history) == count
 
 
+def no_news() -> None:
+    """Take a call that a snapshot is ready, which no loop waits for."""
+
+
 # -- all tools -----------------------------------------------------------------
 
 
@@ -174,8 +180,8 @@ def test_tools_take_every_event_and_draw_in_every_rectangle(
 
 def test_alt_click_chooses_the_gaussian_under_the_pointer(view: Any) -> None:
     tool = view.view.tools["inspect"]
-    scene = view.content.renderer.scene()
-    expected = pick(scene, view.view.rig.camera(RECT), *MIDDLE, view.view.options)
+    shown = view.content.renderer.scene()
+    expected = pick(shown, view.view.rig.camera(RECT), *MIDDLE, view.view.options)
     assert expected is not None
     for event in (
         PointerMove(*MIDDLE, ALT),
@@ -209,6 +215,35 @@ def test_choice_survives_versions_until_their_count_changes(view: Any) -> None:
     assert tool.index is None
     assert view.view.state.selection.marked == ()
     assert len(messages) == 1
+
+
+def test_course_is_read_from_the_recording_since_the_count_changed(view: Any) -> None:
+    recording = Recording(limit=1 << 30)
+    for serial, count in enumerate((400, 300, 400, 400, 400), 1):
+        file = f"{serial:09}.gaussians"
+        packed = pack(scene(count, seed=serial))
+        snapshot = SceneSnapshot(file, serial * 10, serial, serial, count, 1)
+        recording.add(snapshot, packed)
+    recording.live_time_ns = 6
+    player = Player(recording, wake=no_news)
+    view.content.player = player
+    tool = view.view.tools["inspect"]
+    tool.choose(7)
+    tick_until(view, partial(has_history, tool, 1))
+
+    def is_read() -> bool:
+        return tool.course.snapshot_count == 3
+
+    tick_until(view, is_read)
+    assert tool.course.first_step == 30
+    expected = scene(400, seed=4).means[7]
+    # The version that is shown is the last one.
+    assert len(tool.course.values) == 4
+    np.testing.assert_allclose(tool.course.values[1].mean, expected)
+    assert tool.course.values[-1] is tool.values
+    tool.choose(8)
+    view.tick(clock())
+    assert not tool.course.snapshot_count
 
 
 # -- histograms ----------------------------------------------------------------

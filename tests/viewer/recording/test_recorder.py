@@ -18,7 +18,9 @@ from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.recording.packed import (
     pack,
     packed_bytes,
+    packed_row,
     read_packed,
+    read_packed_row,
     unpack,
     write_packed,
 )
@@ -70,6 +72,14 @@ def test_unpacked_scene_is_within_the_stated_tolerances(
             largest = a.shN.abs().amax((1, 2), keepdim=True)
             tolerance = largest * (1 / 254 + 1e-3)
             assert ((a.shN - b.shN).abs() <= tolerance).all()
+        # One Gaussian alone is the same, from a file and from memory.
+        for packed in (read_packed_row(path, 7), packed_row(read_packed(path), 7)):
+            row = unpack(packed)
+            for name in NAMES:
+                expected = getattr(unpacked, name)[7:8]
+                np.testing.assert_array_equal(getattr(row, name), expected)
+    with pytest.raises(FileError):
+        read_packed_row(path, len(original))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import functools
 import os
 import struct
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
@@ -38,7 +39,7 @@ from splatview_viewer.formats import check_memory, scene_bytes
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, HostCopy, as_floats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import torch
@@ -172,25 +173,84 @@ def read_packed(path: Path) -> Packed:
     Raises:
         FileError: the file is missing, damaged or none.
     """
+    with _opened(path) as f:
+        header = _read_header(f, path)
+        # The packed scene itself, and the one that `unpack` makes of it.
+        unpacked = scene_bytes(header.count, header.coefficients)
+        check_memory(
+            header.array_bytes + unpacked, f"{path}: {header.count:,} Gaussians"
+        )
+        size = os.fstat(f.fileno()).st_size
+        f.seek(0)
+        data = np.fromfile(f, np.uint8, size)
+        if len(data) != size:
+            raise FileError(f"{path}: damaged: it was cut off while it was read")
+    return Packed(header, data)
+
+
+def read_packed_row(path: Path, index: int) -> Packed:
+    """Read one Gaussian of a packed scene, and no others.
+
+    Raises:
+        FileError: the file is missing, damaged or none, or has no such Gaussian.
+    """
+    with _opened(path) as f:
+        header = _read_header(f, path)
+        if index >= header.count:
+            raise FileError(f"{path}: has {header.count:,} Gaussians")
+        start = os.fstat(f.fileno()).st_size - header.array_bytes
+        rows = []
+        for offset, size in _row_spans(header, index):
+            f.seek(start + offset)
+            rows.append(np.fromfile(f, np.uint8, size))
+    one_row = msgspec.structs.replace(header, count=1)
+    data = np.concatenate(rows)
+    if len(data) != one_row.array_bytes:
+        raise FileError(f"{path}: damaged: it was cut off while it was read")
+    return Packed(one_row, data)
+
+
+def packed_row(packed: Packed, index: int) -> Packed:
+    """Return one Gaussian of a packed scene as a packed scene."""
+    start = packed.data.nbytes - packed.header.array_bytes
+    arrays = packed.data[start:]
+    spans = _row_spans(packed.header, index)
+    rows = [arrays[offset : offset + size] for offset, size in spans]
+    return Packed(msgspec.structs.replace(packed.header, count=1), np.concatenate(rows))
+
+
+def _row_spans(header: PackedHeader, index: int) -> list[tuple[int, int]]:
+    """Return where a Gaussian's bytes begin in each array, and how many they are.
+
+    Offsets are from the beginning of the first array.
+    """
+    spans = []
+    start = 0
+    for shape, dtype in header.layout.values():
+        row_size = _size(shape[1:], dtype)
+        # Without higher degrees there is no unit of them.
+        if shape[0]:
+            spans.append((start + index * row_size, row_size))
+        start += _size(shape, dtype)
+    return spans
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file; what goes wrong while it is read is raised as a FileError."""
     try:
         with open_regular(path) as f:
-            header = _read_header(f, path)
-            size = os.fstat(f.fileno()).st_size
-            f.seek(0)
-            data = np.fromfile(f, np.uint8, size)
-            if len(data) != size:
-                raise FileError(f"{path}: damaged: it was cut off while it was read")
+            yield f
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as e:
         raise FileError(f"{path}: damaged: {e}") from e
     except MemoryError as e:
         raise FileError(f"{path}: not enough memory to load it") from e
-    return Packed(header, data)
 
 
 def _read_header(f: BinaryIO, path: Path) -> PackedHeader:
-    """Read the header of a packed scene; check it against the file and the free memory.
+    """Read the header of a packed scene; check it against the file's size.
 
     Raises FileError, or what msgspec raises.
     """
@@ -210,9 +270,6 @@ def _read_header(f: BinaryIO, path: Path) -> PackedHeader:
             f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
             f"{_START + length + needed:,}"
         )
-    # The packed scene itself, and the one that `unpack` makes of it.
-    unpacked = scene_bytes(header.count, header.coefficients)
-    check_memory(needed + unpacked, f"{path}: {header.count:,} Gaussians")
     return header
 
 

@@ -30,7 +30,12 @@ from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import make_output_folder
-from splatview_viewer.recording.packed import read_packed, unpack
+from splatview_viewer.recording.packed import (
+    packed_row,
+    read_packed,
+    read_packed_row,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -262,7 +267,7 @@ class StreamFolder:
 class Recording:
     """The snapshots of a stream in the order in which they were taken.
 
-    Belongs to the loop's thread, but for `scene`. Steps may go back, when a run was
+    Belongs to the loop's thread, but for `scene` and `row`. Steps may go back, when a run was
     started again.
     """
 
@@ -383,6 +388,17 @@ class Recording:
             packed = read_packed(self.path / snapshot.file)
         notes = (f"step {snapshot.step:,}", "recorded")
         return unpack(packed, version=snapshot.version, notes=notes)
+
+    def row(self, snapshot: SceneSnapshot, index: int) -> GaussianScene:
+        """Return one Gaussian of a snapshot as a scene; from any thread.
+
+        Raises as `scene`.
+        """
+        if self.path is None:
+            packed = packed_row(self._packed[snapshot], index)
+        else:
+            packed = read_packed_row(self.path / snapshot.file, index)
+        return unpack(packed, version=snapshot.version)
 
 
 class _ReadySnapshot(NamedTuple):

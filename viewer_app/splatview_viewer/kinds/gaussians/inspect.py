@@ -21,6 +21,7 @@ from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians import inspect_card
 from splatview_viewer.kinds.gaussians.inspect_card import covers
 from splatview_viewer.kinds.gaussians.inspect_panel import draw_panel
+from splatview_viewer.kinds.gaussians.recorded_values import Course, RecordedValues
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.render.picking import values_later
 from splatview_viewer.scene_view.clicks import ClickGesture
@@ -48,7 +49,7 @@ _VIEW_DISTANCE = 12.0
 
 
 class Inspect(Tool["GaussianView"]):
-    """Shows the chosen Gaussian, and its values over the versions since the choice."""
+    """Shows the chosen Gaussian, and its values over the training."""
 
     name: ClassVar[str] = "inspect"
     button: ClassVar[ToolButton | None] = ToolButton(
@@ -71,6 +72,7 @@ class Inspect(Tool["GaussianView"]):
         """Number of the scene's Gaussians when it was chosen."""
         self._picker = PointPicker(view, "pick")
         self._reader = SceneReader(view, "values")
+        self._recorded = RecordedValues(view)
         self._click = ClickGesture()
         self._on_left = False
         """The card is at the picture's left, since the Gaussian is at its right."""
@@ -88,6 +90,20 @@ class Inspect(Tool["GaussianView"]):
         if not self.history or self._history_index != self.index:
             return None
         return self.history[-1]
+
+    @property
+    def course(self) -> Course:
+        """Its values over the training: in the recorded snapshots, as far as known.
+
+        Where fewer than two are recorded, in the versions since it was chosen.
+        """
+        recorded = self._recorded.values
+        if len(recorded) < 2 or not self.history:
+            return Course(self.history)
+        points = list(recorded)
+        if self._recorded.is_live_newer:
+            points.append(self.history[-1])
+        return Course(points, len(recorded), self._recorded.first_step)
 
     def choose(self, index: int | None, hit: Hit | None = None) -> None:
         """Have this Gaussian stand out; None for none.
@@ -140,6 +156,7 @@ class Inspect(Tool["GaussianView"]):
             self._count_at_choice = count
             self.history.clear()
             self._reader.forget()
+            self._recorded.forget()
         if index is None:
             return needs_redraw
         if count != self._count_at_choice:
@@ -148,6 +165,7 @@ class Inspect(Tool["GaussianView"]):
             )
             self.choose(None)
             return True
+        needs_redraw |= self._recorded.follow(index, count)
         return self._read_values(now, index) or needs_redraw
 
     def _choose_hit(self, hits: Sequence[Hit]) -> None:
@@ -209,11 +227,8 @@ class Inspect(Tool["GaussianView"]):
 
     def _draw_card(self, card: Rect, index: int) -> None:
         """Draw the numbers over the picture, with a button that closes them."""
-        if self._history_index == index:
-            history = self.history
-        else:
-            history = ()
-        if inspect_card.draw_card(f"inspected {id(self)}", card, index, history):
+        key = f"inspected {id(self)}"
+        if inspect_card.draw_card(key, card, index, self.values, self.course):
             self.choose(None)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
@@ -253,6 +268,7 @@ class Inspect(Tool["GaussianView"]):
     def close(self) -> None:
         self._picker.forget()
         self._reader.forget()
+        self._recorded.forget()
 
 
 def _draw_outline(

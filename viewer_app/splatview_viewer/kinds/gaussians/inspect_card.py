@@ -11,10 +11,9 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.ui import boards, controls, icons, lettering, theme
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from imgui_bundle import ImVec2Like
 
+    from splatview_viewer.kinds.gaussians.recorded_values import Course
     from splatview_viewer.render.picking import GaussianValues
 
 _WIDTH = 262.0
@@ -80,7 +79,7 @@ def draw_line(card: Rect, point: tuple[float, float], scale: float) -> None:
 
 
 def draw_card(
-    key: str, card: Rect, index: int, history: Sequence[GaussianValues]
+    key: str, card: Rect, index: int, values: GaussianValues | None, course: Course
 ) -> bool:
     """Draw the card; return True if its button closes it.
 
@@ -88,7 +87,8 @@ def draw_card(
         key: for imgui, unlike all others.
         card: its place.
         index: of the Gaussian.
-        history: its values, the newest last; none while they are read.
+        values: its newest values; None while they are read.
+        course: its values over time.
     """
     scale = theme.scale()
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, _ROUNDING * scale)
@@ -97,9 +97,9 @@ def draw_card(
         if not is_open:
             return False
         is_closed = _draw_head(card, index, scale)
-        if history:
-            _draw_numbers(card, history[-1], scale)
-            _draw_curve(card, history, scale)
+        if values is not None:
+            _draw_numbers(card, values, scale)
+            _draw_curve(card, course, scale)
         else:
             _write("Reading", card.x + _PAD * scale, card.y + 40 * scale, theme.INK_DIM)
     return is_closed
@@ -144,8 +144,8 @@ def _draw_swatch(values: GaussianValues, low: ImVec2, scale: float) -> None:
     draw.add_rect_filled(low, ImVec2(low.x + side, low.y + side), color, 3 * scale)
 
 
-def _draw_curve(card: Rect, history: Sequence[GaussianValues], scale: float) -> None:
-    """Draw the opacity over the versions since the Gaussian was chosen."""
+def _draw_curve(card: Rect, course: Course, scale: float) -> None:
+    """Draw the opacity over time."""
     top = card.y + (32 + 4 * _LINE + 4) * scale
     _write("Over time", card.x + _PAD * scale, top + 5 * scale, theme.INK_DIM)
     left = card.x + (_PAD + _LABEL_WIDTH) * scale
@@ -155,7 +155,7 @@ def _draw_curve(card: Rect, history: Sequence[GaussianValues], scale: float) -> 
     ground = theme.u32(theme.STAGE)
     corner = ImVec2(left + width, top + height)
     draw.add_rect_filled(ImVec2(left, top), corner, ground, 3 * scale)
-    opacities = [min(max(values.opacity, 0.0), 1.0) for values in history]
+    opacities = [min(max(values.opacity, 0.0), 1.0) for values in course.values]
     opacities = [0.0 if math.isnan(opacity) else opacity for opacity in opacities]
     count = len(opacities)
     if count > 1:
@@ -167,12 +167,19 @@ def _draw_curve(card: Rect, history: Sequence[GaussianValues], scale: float) -> 
             for i, opacity in enumerate(opacities)
         ]
         draw.add_polyline(points, theme.u32(theme.MARK), 1.4 * scale, 0)
-    if count > 1:
-        caption = f"opacity in {count} versions"
-    else:
-        caption = "one version so far"
     with theme.font_size(theme.SMALL_SIZE):
-        _write(caption, left, top + height + 4 * scale, theme.INK_DIM)
+        _write(_caption(course), left, top + height + 4 * scale, theme.INK_DIM)
+
+
+def _caption(course: Course) -> str:
+    """Return what the curve of the opacity is drawn over."""
+    if course.first_step is not None:
+        return f"opacity since step {course.first_step:,}"
+    if course.snapshot_count:
+        return f"opacity in {course.snapshot_count} snapshots"
+    if len(course.values) > 1:
+        return f"opacity in {len(course.values)} versions"
+    return "one version so far"
 
 
 def _line_y(card: Rect, line: int, scale: float) -> float:

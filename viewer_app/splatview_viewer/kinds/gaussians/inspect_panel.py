@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.kinds.gaussians.inspect import Inspect
+    from splatview_viewer.kinds.gaussians.recorded_values import Course
     from splatview_viewer.render.picking import GaussianValues
 
 _CHANNELS = ("R", "G", "B")
@@ -56,7 +57,7 @@ _CURVES = (
     _Curve(
         "Moved",
         _distances,
-        "How far it is from where it was when you chose it, world units",
+        "How far it is from where it was at first, world units",
     ),
 )
 _ENERGY_CURVE = _Curve("SH energy", _energies)
@@ -82,8 +83,9 @@ def draw_panel(tool: Inspect) -> None:
             "Sum of squares of the coefficients of each degree, from 1 on:\n"
             "how much the colour depends on the view",
         )
-    if len(tool.history) > 1:
-        _draw_curves(list(tool.history))
+    course = tool.course
+    if len(course.values) > 1:
+        _draw_curves(course)
     if draw_small_fold("Coefficients", "All coefficients of spherical harmonics"):
         _draw_coefficients(values)
     pressed = ui.buttons(
@@ -197,16 +199,30 @@ def _draw_coefficients(values: GaussianValues) -> None:
     imgui.end_table()
 
 
-def _draw_curves(history: Sequence[GaussianValues]) -> None:
-    """Plot some of the numbers since the Gaussian was chosen."""
-    ui.dim(f"In {len(history)} versions")
+def _draw_curves(course: Course) -> None:
+    """Plot some of the numbers over time."""
+    span = _span_of(course)
+    ui.dim(f"In {span}")
+    if course.first_step is not None:
+        ui.wrapped(
+            f"From step {course.first_step:,}, when the number of Gaussians changed",
+            theme.DIM,
+        )
+    history = list(course.values)
     for curve in _CURVES:
-        _draw_curve(curve, history)
+        _draw_curve(curve, history, span)
     if history[-1].energies:
-        _draw_curve(_ENERGY_CURVE, history)
+        _draw_curve(_ENERGY_CURVE, history, span)
 
 
-def _draw_curve(curve: _Curve, history: Sequence[GaussianValues]) -> None:
+def _span_of(course: Course) -> str:
+    """Return of what the numbers are: of snapshots, or of versions since the choice."""
+    if course.snapshot_count:
+        return f"{course.snapshot_count} snapshots"
+    return f"{len(course.values)} versions"
+
+
+def _draw_curve(curve: _Curve, history: Sequence[GaussianValues], span: str) -> None:
     values = np.nan_to_num(np.array(curve.read(history)))
     low = float(values.min())
     high = float(values.max())
@@ -226,6 +242,6 @@ def _draw_curve(curve: _Curve, history: Sequence[GaussianValues]) -> None:
     lines = [
         curve.tip,
         f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
-        f"in {len(history)} versions",
+        f"in {span}",
     ]
     controls.tip("\n".join(line for line in lines if line))
