@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -388,12 +389,10 @@ def test_choice_ends_with_another_number_of_gaussians(viewer: Viewer) -> None:
     select.choose(np.arange(2000) < 500, "new")
     select.hide()
     select.choose(np.arange(2000) < 900, "new")
-    data.put(scene_of(means * 1.001))
-    viewer.do()
+    viewer.until(partial(data.put, scene_of(means * 1.001)))
     assert (count(viewer), select.view.state.selection.hidden.count) == (900, 500)
-    data.put(scene_of(means[:1990]))
-    viewer.do()
-    assert count(viewer) == 0
+    viewer.until(partial(data.put, scene_of(means[:1990])))
+    viewer.until(lambda: select.mask is None)
     assert select.view.state.selection == EVERYTHING
     assert "1,990 Gaussians now, not 2,000" in viewer.state.toasts[-1].text
     # Undo does not bring back what is of other Gaussians.
