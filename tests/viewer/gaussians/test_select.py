@@ -21,6 +21,7 @@ from splatview_viewer.core.events import (
     PointerPress,
     PointerRelease,
 )
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.selection import EVERYTHING, Selection
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import (
@@ -42,6 +43,7 @@ from splatview_viewer.render.region import SeenCentres
 from splatview_viewer.scene import HIDDEN, flags
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 from splatview_viewer.scene.selecting import array_of, mask_of
+from splatview_viewer.ui.legend import place_legend
 
 W = 320
 H = 240
@@ -299,6 +301,32 @@ def test_box_chooses_adds_and_takes_away(viewer: Viewer) -> None:
     np.testing.assert_array_equal(view.view.rig.orbit.rotation, rotation)
     viewer.do(Key("escape"))
     assert count(viewer) == 0
+
+
+def test_bar_of_the_chosen_keeps_off_legends_and_other_panes(viewer: Viewer) -> None:
+    select = select_of(viewer)
+    select.choose(np.arange(2000) < 30, "new")
+    view = select.view
+    rect = viewer.user.layout.active.rect
+
+    def bars() -> list[Rect]:
+        viewer.do()
+        return select.covered(rect)
+
+    (low_bar,) = bars()
+    view.change(show="depth")
+    viewer.until(lambda: view.tools["look"].has_legend)
+    legend = place_legend(rect, 1.0)
+    assert legend is not None
+    (bar,) = bars()
+    assert low_bar.y + low_bar.height > legend.y
+    assert bar.y + bar.height < legend.y
+    first = viewer.user.layout.active
+    second = viewer.user.layout.add(first.key)
+    viewer.user.layout.activate(second)
+    assert not bars()
+    viewer.user.layout.activate(first)
+    assert bars()
 
 
 @pytest.mark.parametrize("key", ["b", "l", "n"])

@@ -193,6 +193,7 @@ class PairView(View[PairSource, PairState]):
             resend=previous.resend,
             # Both pictures are of one camera.
             in_steps=False,
+            in_active_pane=False,
         )
         if view.empty:
             return None

@@ -156,6 +156,8 @@ class Host:
     around: Literal["desktop", "phone", "none"] = "desktop"
     """What is around the picture: the zones of a desktop or a phone, or nothing, when
     nothing to press is over it either."""
+    in_active_pane: bool = True
+    """The picture is all of the active pane, where boards about what is chosen lie."""
     exact: Literal["", "picture", "scene"] = ""
     """The picture, or the scene alone, is drawn to be kept, and nothing may stand in
     for it; "": it is drawn for the screen."""

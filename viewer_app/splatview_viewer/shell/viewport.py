@@ -328,9 +328,12 @@ class Viewport:
 
         Returns whether to draw the picture again.
         """
-        return self._attempt(
-            "overlay", lambda _, view: view.draw_ui(self.rect, scale), False
-        )
+
+        def draw(_: Slot, view: ShownView) -> bool:
+            view.view.host.in_active_pane = self.user.layout.active is self
+            return view.draw_ui(self.rect, scale)
+
+        return self._attempt("overlay", draw, False)
 
     def info(self) -> Info:
         """Return texts about what is shown."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene import color_maps
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from splatview_viewer.core.screen import Rect
 
 _WIDTH = 226.0
 """Points."""
@@ -41,20 +40,18 @@ def draw_legend(
         rect: the picture's rectangle on the screen.
         scale: pixels per point.
     """
-    if rect.width < _MIN_PICTURE_WIDTH * scale:
+    place = place_legend(rect, scale)
+    if place is None:
         return
+    x = place.x
+    y = place.y
     draw = imgui.get_background_draw_list()
     with theme.font_size(theme.SMALL_SIZE):
         line = imgui.get_text_line_height()
         pad_x = _PADDING[0] * scale
         pad_y = _PADDING[1] * scale
-        width = _WIDTH * scale
-        height = 2 * line + (_BAR_HEIGHT + 9) * scale + 2 * pad_y
-        x = rect.x + rect.width - width - _MARGIN * scale
-        y = rect.y + rect.height - height - _MARGIN * scale
-        if x < rect.x or y < rect.y:
-            return
-        corner = ImVec2(x + width, y + height)
+        width = place.width
+        corner = ImVec2(x + width, y + place.height)
         draw.add_rect_filled(ImVec2(x, y), corner, theme.u32(theme.CARD), 6 * scale)
         left = round(x + pad_x)
         right = round(x + width - pad_x)
@@ -67,6 +64,19 @@ def draw_legend(
             labels, _label_places(labels, left, right), strict=True
         ):
             draw.add_text(ImVec2(round(label_x), label_y), color, label)
+
+
+def place_legend(rect: Rect, scale: float) -> Rect | None:
+    """Return where the legend of a picture lies; None where there is no room."""
+    if rect.width < _MIN_PICTURE_WIDTH * scale:
+        return None
+    width = round(_WIDTH * scale)
+    height = round((2 * theme.SMALL_SIZE + _BAR_HEIGHT + 9 + 2 * _PADDING[1]) * scale)
+    x = round(rect.x + rect.width - width - _MARGIN * scale)
+    y = round(rect.y + rect.height - height - _MARGIN * scale)
+    if x < rect.x or y < rect.y:
+        return None
+    return Rect(x, y, width, height)
 
 
 def _label_places(labels: Sequence[str], left: float, right: float) -> list[float]:

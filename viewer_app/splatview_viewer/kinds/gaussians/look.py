@@ -45,14 +45,21 @@ class LookTool(Tool["GaussianView"]):
             return [f"{range_name} {low:.3g} to {high:.3g}"]
         return []
 
-    def draw_over(self, rect: Rect, scale: float) -> bool:
+    @property
+    def has_legend(self) -> bool:
+        """True if numbers are shown by colours, whose legend lies over the picture."""
         view = self.view
-        show_facts = SHOWS[view.state.show]
-        if not show_facts.is_mapped or view.picture.source is None:
+        if not SHOWS[view.state.show].is_mapped or view.picture.source is None:
             return False
         low, high = view.number_range
-        if high <= low:
+        return high > low
+
+    def draw_over(self, rect: Rect, scale: float) -> bool:
+        view = self.view
+        if not self.has_legend:
             return False
+        low, high = view.number_range
+        show_facts = SHOWS[view.state.show]
         labels = show_facts.labels((low, (low + high) / 2, high))
         above_bars = view.tools.above_bars(rect)
         draw_legend(show_facts.legend, view.state.color_map, labels, above_bars, scale)
