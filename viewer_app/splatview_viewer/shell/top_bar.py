@@ -209,7 +209,7 @@ class _Bar:
 
     def _words_width(self, dropped: frozenset[str]) -> float:
         """Return the points that the words take at most in the present state."""
-        width = max(_CHIP_WIDTH, self._chip_width()) + 8
+        width = max(_CHIP_WIDTH, self._chip_width(dropped)) + 8
         if "step" not in dropped and self.texts.step:
             width += 96
         if "rate" not in dropped and self.texts.rate:
@@ -218,15 +218,22 @@ class _Bar:
             width += 110
         return width
 
-    def _chip_width(self) -> float:
+    def _chip_words(self, dropped: frozenset[str]) -> str:
+        """Return the state's words, with the time where that has no place beside them."""
+        if "rate" in dropped:
+            return self.state.phrase
+        return self.state.title
+
+    def _chip_width(self, dropped: frozenset[str]) -> float:
         with theme.bold(15):
-            return lettering.measure(self.state.title).x / self.scale + 34
+            words = self._chip_words(dropped)
+            return lettering.measure(words).x / self.scale + 34
 
     def _draw_words(self, x: float, dropped: frozenset[str]) -> None:
         """Draw the state, the step, the rate and the time."""
         scale = self.scale
-        self._draw_chip(x, self._right_start(dropped) - 8 * scale)
-        x += (max(_CHIP_WIDTH, self._chip_width()) + 10) * scale
+        self._draw_chip(x, self._right_start(dropped) - 8 * scale, dropped)
+        x += (max(_CHIP_WIDTH, self._chip_width(dropped)) + 10) * scale
         if self.texts.step and "step" not in dropped:
             available_width = self._right_start(dropped) - x - 8 * scale
             x = write(self.texts.step, x, self.middle, theme.TEXT, available_width)
@@ -243,11 +250,11 @@ class _Bar:
             theme.DIM,
         )
 
-    def _draw_chip(self, x: float, end: float) -> None:
+    def _draw_chip(self, x: float, end: float, dropped: frozenset[str]) -> None:
         """Draw the run's state in a word up to a pixel, with a dot in its colour."""
         scale = self.scale
         low = ImVec2(x, self.middle - _CHIP_HEIGHT / 2 * scale)
-        width = min(self._chip_width() * scale, end - x)
+        width = min(self._chip_width(dropped) * scale, end - x)
         high = ImVec2(x + width, low.y + _CHIP_HEIGHT * scale)
         draw = imgui.get_window_draw_list()
         draw.add_rect_filled(low, high, theme.u32(theme.FIELD), 12 * scale)
@@ -255,7 +262,8 @@ class _Bar:
         draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(self.state)), 16)
         with theme.bold(15):
             room = width - 32 * scale
-            write(self.state.title, x + 24 * scale, self.middle, theme.TEXT, room)
+            words = self._chip_words(dropped)
+            write(words, x + 24 * scale, self.middle, theme.TEXT, room)
 
     # -- at the right ------------------------------------------------------------------
 
@@ -464,7 +472,7 @@ class _Bar:
         dot = ImVec2(x + 4 * scale, y)
         draw.add_circle_filled(dot, 4 * scale, theme.u32(hue_color(self.state)), 16)
         step = self.texts.step[:1].lower() + self.texts.step[1:]
-        text = " \u00b7 ".join(filter(None, (self.state.title, step)))
+        text = " \u00b7 ".join(filter(None, (self.state.phrase, step)))
         with theme.font_size(theme.SMALL_SIZE):
             x += 14 * scale
             write(text, x, y, theme.DIM, right - x)
