@@ -15,8 +15,9 @@ from support.web_clients import Page
 from splatview_viewer.app import loop
 from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, read_pixels
 from splatview_viewer.gpu.steps import StepQueue
+from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.passes import Parts
@@ -157,6 +158,48 @@ def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> No
     until_whole(house, page)
     assert view.picture.key is not None
     assert view.picture.key.options.paint == "points"
+
+
+def test_picture_before_a_new_look_stays_as_it_was(house: House, gate: Gate) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    before = read_pixels(user.screen.framebuffer)
+    view = view_of(user)
+    gate.is_open = False
+    view.change(show="depth")
+    user.mark()
+    until_begun(house, view)
+    for _ in range(3):
+        step(house.app)
+    np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), before)
+    gate.is_open = True
+    until_whole(house, page)
+    assert (read_pixels(user.screen.framebuffer) != before).any()
+
+
+def test_hidden_pane_leaves_the_first_picture_of_another_alone(
+    house: House, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    view = view_of(user)
+    data = view.data
+    freed_in_steps = []
+    free_pictures = gl_renderer.GlRenderer.free_pictures
+
+    def free_noted(renderer: gl_renderer.GlRenderer) -> None:
+        freed_in_steps.append(data.stepped.is_drawing)
+        free_pictures(renderer)
+
+    monkeypatch.setattr(gl_renderer.GlRenderer, "free_pictures", free_noted)
+    data.drop(view.picture)
+    gate.is_open = False
+    user.mark()
+    until_begun(house, view)
+    data.drop(ViewportPicture(data.ctx))
+    assert freed_in_steps == [False]
 
 
 def test_two_panes_of_a_scene_take_turns(house: House, gate: Gate) -> None:

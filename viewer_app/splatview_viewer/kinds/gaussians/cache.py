@@ -472,6 +472,9 @@ class SceneCache:
             picture.drop()
         if any(picture.source is not None for picture in self.pictures):
             return
+        # The first picture of another viewport is drawn in steps.
+        if self.stepped.is_drawing:
+            return
         with suppress(RendererError):
             self.renderer.free_pictures()
 

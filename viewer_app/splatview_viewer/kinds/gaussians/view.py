@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.undoable import Undoable
     from splatview_viewer.core.view import KeyHelp, Value, Visit
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.kinds.gaussians.summary import GaussianSummary
     from splatview_viewer.recording.recording import Player
     from splatview_viewer.render.picking import Hit
@@ -190,12 +191,27 @@ class GaussianView(View[SceneCache, GaussianState]):
         return BACKDROP
 
     @property
+    def seen_show(self) -> Show:
+        """What the picture shows: what was chosen before, until the next one is done."""
+        chosen = self.state.show
+        key = self.picture.key
+        if key is None:
+            return chosen
+        drawn = key.options
+        if (drawn.paint, drawn.depth) == (paint_of(chosen), chosen == "depth"):
+            return chosen
+        if drawn.depth:
+            return "depth"
+        return drawn.paint
+
+    @property
     def number_range(self) -> tuple[float, float]:
         """The numbers at both ends of the colour map."""
         by_hand = None
-        if self.state.show == "depth":
+        show = self.seen_show
+        if show == "depth":
             by_hand = self.state.depth_range
-        elif self.state.show == "overdraw":
+        elif show == "overdraw":
             by_hand = self.state.overdraw_range
         return by_hand or self.picture.number_picture.range
 
@@ -255,7 +271,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             framebuffer,
             rect,
             self.background,
-            self.state.show,
+            self.seen_show,
             (self.state.color_map, self.number_range),
         )
 
