@@ -202,6 +202,27 @@ def test_hidden_pane_leaves_the_first_picture_of_another_alone(
     assert freed_in_steps == [False]
 
 
+def test_slider_that_is_dragged_shows_pictures(house: House, gate: Gate) -> None:
+    page = house.page(900, 620)
+    user = house.users[page]
+    until_whole(house, page)
+    view = view_of(user)
+    first_key = view.picture.key
+    scales = np.linspace(0.5, 1.0, 400)
+    for scale in scales:
+        view.change(scale=float(scale))
+        user.mark()
+        step(house.app)
+        house.newest(page)
+        if view.picture.key != first_key:
+            break
+    assert view.picture.key != first_key
+    view.change(scale=1.0)
+    user.mark()
+    until_whole(house, page)
+    assert view.picture.key == first_key
+
+
 def test_two_panes_of_a_scene_take_turns(house: House, gate: Gate) -> None:
     page = house.page(900, 620)
     user = house.users[page]

@@ -21,7 +21,7 @@ from splatview_viewer.kinds.gaussians.picture import (
     PictureKey,
     ViewportPicture,
 )
-from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_elsewhere
+from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_outdated
 from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
 from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.choose import (
@@ -266,8 +266,8 @@ class SceneCache:
             self.moved.land(wait=True)
         if self.is_being_replaced:
             return
-        # One that takes long is coarse first, so that it is soon where the camera is.
-        is_passing = moving or (in_steps and is_elsewhere(picture, camera))
+        # One that takes long is coarse first, so that it soon shows what was done.
+        is_passing = moving or (in_steps and is_outdated(picture, camera, options))
         if is_passing:
             picture.scale = self.work.governor.scale("scene", size)
         else:

@@ -32,7 +32,8 @@ class UnfinishedPicture:
     """Width and height of the viewport."""
     task: GpuTask
     is_passing: bool
-    """The camera moves: it is finished also if the camera has gone on meanwhile."""
+    """What it shows changes: it is finished also if the camera or the options have gone
+    on meanwhile, so that something is seen of a drag that does not end."""
 
 
 class SteppedPictures:
@@ -67,11 +68,13 @@ class SteppedPictures:
         if unfinished.picture is not picture:
             return picture in self._waiting
         key = unfinished.key
-        if (key.options, key.loads) != (options, self._cache.loads):
+        if key.loads != self._cache.loads:
             return False
         if unfinished.size != (camera.width, camera.height):
             return False
-        return unfinished.is_passing or is_same_pose(unfinished.camera, camera)
+        if unfinished.is_passing:
+            return True
+        return key.options == options and is_same_pose(unfinished.camera, camera)
 
     def start(
         self,
@@ -159,6 +162,11 @@ def is_same_pose(first: Camera, second: Camera) -> bool:
     return np.array_equal(first.viewmat, second.viewmat)
 
 
-def is_elsewhere(picture: ViewportPicture, camera: Camera) -> bool:
-    """Return whether a picture shows what is seen from another pose than a camera's."""
-    return picture.camera is not None and not is_same_pose(picture.camera, camera)
+def is_outdated(
+    picture: ViewportPicture, camera: Camera, options: RenderOptions
+) -> bool:
+    """Return whether a picture shows another pose or look than is wanted now."""
+    if picture.camera is None or picture.key is None:
+        return False
+    is_same_look = picture.key.options == options
+    return not (is_same_look and is_same_pose(picture.camera, camera))
