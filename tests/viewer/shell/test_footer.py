@@ -61,7 +61,11 @@ def test_open_lists_what_can_be_read_and_opens_it(viewer: Viewer, folder: Path) 
 
 def test_typed_path_is_opened(viewer: Viewer, folder: Path) -> None:
     open_list(viewer, "a.png")
-    viewer.do(Text("../outside.png"))
+    viewer.do(Text("inner/"))
+    viewer.until(lambda: is_drawn(viewer, "c.png"))
+    assert "a.png" not in widgets.drawn
+    viewer.do(Text("../../ou"))
+    viewer.until(lambda: is_drawn(viewer, "outside.png"))
     press_enter(viewer)
     viewer.until_listed()
     viewer.until(viewer.loaded)
@@ -76,6 +80,7 @@ def test_page_opens_only_what_is_below_its_folder(
     open_list(viewer, "a.png", "Send one of yours …")
     assert "Folder above" not in widgets.drawn
     viewer.do(Text("../outside.png"))
+    assert not is_drawn(viewer, "outside.png")
     press_enter(viewer)
     assert not viewer.state.entries
     assert viewer.state.toasts

@@ -41,6 +41,17 @@ class FoundFile:
     is_folder: bool = False
 
 
+def typed_path(folder: Path, text: str) -> tuple[Path, str]:
+    """Return the folder of a path as it is typed, and the part of a name in it.
+
+    It is relative to `folder`.
+    """
+    head, separator, name = text.rpartition("/")
+    if not separator:
+        return folder, name
+    return folder / Path(head + separator).expanduser(), name
+
+
 def list_later(folder: Path, wake: Callable[[], None]) -> Job[list[FoundFile]]:
     """Start to list what can be opened in a folder; `wake` is called at the end."""
 

@@ -13,7 +13,12 @@ from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import RunningJob
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.shell.files import list_later, recent_files, save_curves
+from splatview_viewer.shell.files import (
+    list_later,
+    recent_files,
+    save_curves,
+    typed_path,
+)
 from splatview_viewer.shell.menu import (
     RULE,
     MenuRow,
@@ -54,7 +59,9 @@ class Footer:
         self._wanted: Popup | None = None
         """The popup to open with the next picture."""
         self._folder = Path()
-        """Whose files are listed."""
+        """What a path is typed relative to."""
+        self._listed_folder = Path()
+        """Whose files are listed: the one of the path that is typed."""
         self._typed = ""
         """The text in the field of the popup."""
         self._root: Path | None = None
@@ -63,6 +70,8 @@ class Footer:
         self._found: Sequence[FoundFile] = ()
         self._fault = ""
         """Why the folder cannot be listed."""
+        self._takes_keyboard = False
+        """The field takes the keyboard with the next picture."""
         self._recent: Sequence[Path] = ()
         self._loading: Sequence[Entry] = ()
         """Entries that were loading when the list changed last."""
@@ -110,18 +119,23 @@ class Footer:
             user.say(f"A page opens only what is in {printable(str(self._root))}")
 
     def _list(self, user: User, folder: Path) -> None:
-        """List a folder from now on."""
-        if self._listing is not None:
-            self._listing.cancel()
+        """List a folder from now on, and take paths relative to it."""
         self._folder = folder
         self._typed = ""
+        self._takes_keyboard = True
+        self._list_files(user, folder)
+
+    def _list_files(self, user: User, folder: Path) -> None:
+        """List the files of a folder."""
+        if self._listing is not None:
+            self._listing.cancel()
+            self._listing = None
+        self._listed_folder = folder
         self._fault = ""
         self._found = ()
-
-        def wake() -> None:
-            user.do(user.mark_interface, 2)
-
-        self._listing = list_later(folder, wake)
+        if self._may_open(folder):
+            wake = partial(user.do, user.mark_interface, 2)
+            self._listing = list_later(folder, wake)
 
     # -- the row -----------------------------------------------------------------------
 
@@ -271,7 +285,8 @@ class Footer:
         self._take_listing()
         scale = theme.scale()
         imgui.set_next_item_width(width)
-        if is_first:
+        if is_first or self._takes_keyboard:
+            self._takes_keyboard = False
             imgui.set_keyboard_focus_here()
         has_entered, self._typed = imgui.input_text_with_hint(
             "##path",
@@ -280,6 +295,9 @@ class Footer:
             imgui.InputTextFlags_.enter_returns_true.value,
         )
         imgui.dummy(ImVec2(width, 6 * scale))
+        folder, _ = typed_path(self._folder, self._typed)
+        if folder != self._listed_folder:
+            self._list_files(user, folder)
         rows = self._file_rows(user)
         if has_entered:
             self._open_typed(user, rows)
@@ -316,21 +334,22 @@ class Footer:
     def _file_rows(self, user: User) -> list[MenuRow]:
         """Return the rows of files that match what is typed."""
         rows: list[MenuRow] = []
-        popup = self._typed.lower()
-        if _is_page(user) and not popup:
+        _, name = typed_path(self._folder, self._typed)
+        part = name.lower()
+        if _is_page(user) and not self._typed:
             send = partial(user.screen.desktop.ask, "files")
             rows.append(MenuRow("Send one of yours \u2026", send, "export"))
         for path in self._recent:
-            if popup in path.name.lower():
+            if self._typed.lower() in path.name.lower():
                 run = partial(user.do, self._open, user, path)
                 rows.append(MenuRow(printable(path.name), run, "training", "lately"))
         has_parent = self._may_open(self._folder.parent)
-        if has_parent and self._folder.parent != self._folder and not popup:
+        if has_parent and self._folder.parent != self._folder and not self._typed:
             run = partial(user.do, self._list, user, self._folder.parent)
-            text = printable(str(self._folder))
+            text = printable(str(self._folder.parent))
             rows.append(MenuRow("Folder above", run, "right", text))
         for files in self._found:
-            if popup not in files.path.name.lower():
+            if part not in files.path.name.lower():
                 continue
             if files.is_folder:
                 if not self._may_open(files.path):
@@ -352,7 +371,10 @@ class Footer:
             user.do(self._open, user, path)
         elif rows:
             rows[0].run()
+            if rows[0].icon == "right":
+                return
         else:
+            self._takes_keyboard = True
             user.do(user.say, f"{printable(str(path))}: no such file")
             return
         imgui.close_current_popup()
