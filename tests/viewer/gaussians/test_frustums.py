@@ -308,6 +308,15 @@ def test_psnr_is_that_of_the_same_pixels(
         return has_psnr(view) and meter.psnr != first
 
     wait_until(has_new_psnr)
+    # The framebuffer that was used last may have been released.
+    closed = screen.ctx.simple_framebuffer((4, 4))
+    closed.use()
+    closed.release()
+    assert content.cameras is not None
+    camera = content.cameras.camera(2)
+    assert camera is not None
+    meter.begin(camera, PHOTOS[2].numpy())
+    assert meter.result() == meter.psnr
 
 
 def test_worst_photograph_is_found_and_the_order_goes_on_from_it(

@@ -363,7 +363,9 @@ class PairView(View[PairSource, PairState]):
         self._measure_at = math.inf
         # The pictures are without what only helps to look at them. The framebuffer is
         # bound as before afterwards.
-        bound = self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING)
+        bound = self.data.ctx.scope(
+            self.data.ctx.detect_framebuffer(), moderngl.NOTHING
+        )
         with self.host.drawing_exactly("scene"), bound:
             drawn = self._draw_sides()
         if drawn:

@@ -112,7 +112,7 @@ def _draw_over(
         cleanup.callback(texture.release)
         framebuffer = ctx.framebuffer([texture])
         cleanup.callback(framebuffer.release)
-        cleanup.callback(ctx.fbo.use)
+        cleanup.callback(ctx.detect_framebuffer().use)
         for background in backgrounds:
             draw(framebuffer, background)
             data = framebuffer.read(components=3, alignment=1, dtype=dtype)

@@ -97,8 +97,8 @@ class PsnrMeter:
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
         # The bound framebuffer must not stay ours: it may be released before
-        # anything else is drawn.
-        bound = self._view.data.ctx.fbo
+        # anything else is drawn. `ctx.fbo` may be one that was released meanwhile.
+        bound = self._view.data.ctx.detect_framebuffer()
         copy = self._view.trained_copy()
         try:
             copy.rig.use_camera(at_size(camera, width, height))
