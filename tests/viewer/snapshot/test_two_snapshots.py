@@ -70,6 +70,10 @@ def test_memory_of_two_files_opens_with_both(
     assert [lane.icon for lane in lanes_of(viewer.user)] == ["A", "B"]
     grown = view.pane_memory["compare", "shown"].answer
     assert grown.bytes_after > grown.bytes_before
+    # The chain of the only pane unties both.
+    for is_tied in (False, True):
+        viewer.click("tie 0")
+        assert (view.state.tied_time, view.state.tied_bytes) == (is_tied, is_tied)
     # B is A after a swap, and what grew has shrunk.
     viewer.click("swap")
     settle(viewer, view)

@@ -398,6 +398,16 @@ class View(Generic[Data, State]):
         """Return what it compares in one picture: data by their letters, "A" and "B"."""
         return {}
 
+    def inner_tie(self) -> bool | None:
+        """Return whether the two that it compares in one picture move together.
+
+        None: it compares none.
+        """
+        return None
+
+    def switch_inner_tie(self) -> None:
+        """Untie the two that it compares in one picture, or tie them again."""
+
     def awaits_second(self, kind: str) -> bool:
         """Return whether a file of this kind, opened now, is to be compared with it."""
         return False

@@ -36,6 +36,12 @@ def _why_one_pane(user: User) -> str | None:
     return "there is one pane"
 
 
+def _why_no_tie(user: User) -> str | None:
+    if user.layout.active.inner_tie is not None:
+        return None
+    return _why_one_pane(user)
+
+
 def _why_not_paused(user: User) -> str | None:
     return run_state(told_entry(user), time.time()).pause_reason
 
@@ -288,7 +294,7 @@ COMMANDS: tuple[Command[User], ...] = (
         "Tie this pane to the others, or untie it",
         _switch_tie,
         icon="tied",
-        reason=_why_one_pane,
+        reason=_why_no_tie,
     ),
     Command(
         "zone.next", "Keyboard: the next zone", _next_zone, ("F6",), icon="keyboard"

@@ -79,7 +79,7 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     )
     phrases = _phrases(viewport, info, note, user)
     _draw_phrases(phrases, title_left, right - 8 * scale, middle)
-    if is_active and len(layout.seen) > 1:
+    if is_active and (len(layout.seen) > 1 or note.tied is not None):
         draw = imgui.get_window_draw_list()
         draw.add_rect_filled(
             ImVec2(strip.x, strip.y + strip.height - 2 * scale),
@@ -173,7 +173,14 @@ def _note_of(viewport: Viewport) -> PaneNote:
         note = feature.note(viewport)
         if note != PaneNote():
             return note
-    return PaneNote()
+    inner_tie = viewport.inner_tie
+    if inner_tie is None:
+        return PaneNote()
+    if inner_tie:
+        tip = "A and B move together. Click: each by itself"
+    else:
+        tip = "A and B move by themselves. Click: together again"
+    return PaneNote(tied=inner_tie, tip=tip)
 
 
 def _phrases(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[str]:

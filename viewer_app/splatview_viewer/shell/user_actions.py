@@ -163,7 +163,15 @@ class UserActions:
             feature.join(viewport, leader)
 
     def switch_tie(self, viewport: Viewport) -> None:
-        """Untie a viewport from the others, or tie it again."""
+        """Untie a viewport from the others, or tie it again.
+
+        The only one unties the two that its picture compares.
+        """
+        working = viewport.working()
+        if viewport.inner_tie is not None and working is not None:
+            working[1].view.switch_inner_tie()
+            self.mark()
+            return
         for feature in self.catalogue.features:
             feature.switch_tie(viewport)
 

@@ -323,6 +323,17 @@ class Viewport:
                 *BACKDROP, 1.0, viewport=self.rect.viewport(framebuffer.height)
             )
 
+    @property
+    def inner_tie(self) -> bool | None:
+        """True if the two that its picture compares move together; None: it has none.
+
+        Beside other panes it is tied to those instead.
+        """
+        working = self.working()
+        if working is None or len(self.user.layout) > 1:
+            return None
+        return working[1].view.inner_tie()
+
     def draw_over(self, scale: float) -> bool:
         """Draw what the view writes over its picture, inside an imgui frame.
 

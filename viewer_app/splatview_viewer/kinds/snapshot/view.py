@@ -473,6 +473,15 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             for letter, side in zip("AB", sides, strict=True)
         }
 
+    def inner_tie(self) -> bool | None:
+        if self.two_runs.partner is None:
+            return None
+        return self.state.tied_time and self.state.tied_bytes
+
+    def switch_inner_tie(self) -> None:
+        is_tied = not self.inner_tie()
+        self.change(tied_time=is_tied, tied_bytes=is_tied)
+
     def awaits_second(self, kind: str) -> bool:
         return (
             kind == self.kind
