@@ -17,11 +17,13 @@ from support.training_memory import training_step
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.host import Host
+from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.ranks.view import RanksData, RanksState, RanksView
+from splatview_viewer.shell.files import FoundFile, list_later
 from splatview_viewer.snapshot.export import timeline_html as page
 from splatview_viewer.snapshot.export.flame_svg import flame_svg
 from splatview_viewer.snapshot.loading import from_pickled
-from splatview_viewer.snapshot.loading.ranks import rank_of
+from splatview_viewer.snapshot.loading.ranks import RankTable, rank_of
 from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes, peak_moment
 
 pytestmark = pytest.mark.usefixtures("read_in_process")
@@ -152,6 +154,18 @@ def test_folder_of_ranks_is_a_table(
     peaks = [row.get("peak_bytes") for row in report["ranks"]]
     assert peaks == [100 << 20, 900 << 20, None, 300 << 20]
     assert report["highest"] == 1
+    # Opened or dropped, the folder is the same table; a list of files offers it whole.
+    table = open_file(tmp_path)
+    assert isinstance(table, RankTable)
+    assert table.highest == 1
+    listed = list_later(tmp_path.parent, print)
+    assert listed.wait(10)
+    assert (tmp_path.name, True) in [
+        (f.path.name, f.is_folder) for f in listed.result()
+    ]
+    inside = list_later(tmp_path, print)
+    assert inside.wait(10)
+    assert inside.result()[0] == FoundFile(tmp_path, "all ranks")
     for options, fault in ((["--png", "x.png"], "--png"), (["--sql", "-"], "--sql")):
         assert main(["memory", str(tmp_path), *options]) == 2
         assert f"{tmp_path} is a folder, which {fault}" in capsys.readouterr().err

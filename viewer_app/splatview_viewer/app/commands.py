@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 # tyro reads the annotations.
 from pathlib import Path  # noqa: TC003
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.formats.common import Progress
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browser import Browsers
 
@@ -71,7 +70,6 @@ class _Viewer:
         record: RecordOptions | None = None,
         *,
         compares: bool = False,
-        reader: Callable[[Path, Progress], Any] | None = None,
     ) -> None:
         """Open the viewer, and show files and runs until it is closed.
 
@@ -83,7 +81,6 @@ class _Viewer:
             run: that is followed.
             record: what is recorded.
             compares: the first file is shown with the second at first.
-            reader: returns what a file holds; None: it is read by its format.
         """
         signals = list[int]()
         with entry.handle_signals(lambda signal, _: signals.append(signal)):
@@ -101,10 +98,9 @@ class _Viewer:
 
             size = parse_size(self.size)
             paths = entries_of(files)
-            if reader is None:
-                check_files(paths)
+            check_files(paths)
             # They are read while the screen is being opened.
-            sources = tuple(FileSource(path, reader=reader) for path in paths)
+            sources = tuple(FileSource(path) for path in paths)
             screen = self._make_screen(size)
             with ExitStack() as stack:
                 browsers = self._serve_pages(screen, run)
@@ -476,7 +472,7 @@ class Memory(_Viewer, _SnapshotOptions):
         if not snapshot_files(folder):
             # Reading it says what is missing.
             scan_ranks(folder)
-        self._serve("memory", (folder,), None, reader=scan_ranks)
+        self._serve("memory", (folder,), None)
 
     def _named_answers(self) -> list[str]:
         """Return the options that ask for an answer and not for the viewer."""

@@ -129,8 +129,9 @@ def find_format(
     if path.is_dir():
         raise FileError(
             "a folder without meta.json (SOG), without "
-            "point_cloud/iteration_N/point_cloud.ply (inria), and "
-            "without checkpoints named *_rank*.pt"
+            "point_cloud/iteration_N/point_cloud.ply (inria), "
+            "without checkpoints named *_rank*.pt, and without memory snapshots "
+            "(*.pickle)"
         )
     if head[:4] == ZIP_MAGIC:
         entries = ", ".join(sorted(start.zip_names)[:8]) or "nothing"

@@ -17,6 +17,7 @@ from splatview_viewer.formats.checkpoint import import_torch
 from splatview_viewer.formats.common import SceneFacts, silent
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.snapshot import loading as snapshot
+from splatview_viewer.snapshot.loading.ranks import RANKS_FORMAT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.common import Format, Progress
     from splatview_viewer.formats.sandbox import File
     from splatview_viewer.scene.scene import GaussianScene
+    from splatview_viewer.snapshot.loading.ranks import RankTable
     from splatview_viewer.snapshot.model import MemorySnapshot
 
-FORMATS: tuple[Format, ...] = (snapshot.FORMAT, *formats.FORMATS)
+FORMATS: tuple[Format, ...] = (snapshot.FORMAT, *formats.FORMATS, RANKS_FORMAT)
 """Everything that `open_file` opens, in the order in which a file's content is tried."""
 
 
@@ -38,7 +40,7 @@ class SnapshotFound(msgspec.Struct, frozen=True, tag="snapshot"):
 
 def open_file(
     path: str | Path, progress: Progress = silent
-) -> GaussianScene | np.ndarray | MemorySnapshot:
+) -> GaussianScene | np.ndarray | MemorySnapshot | RankTable:
     """Return what a file or folder holds; arguments and errors as of `formats.open_file`."""
     return formats.open_file(path, progress, FORMATS)
 

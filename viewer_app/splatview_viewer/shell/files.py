@@ -15,6 +15,7 @@ from splatview_viewer.core.quantities import size_text
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.files import recognise
 from splatview_viewer.recording.recording import is_recording
+from splatview_viewer.snapshot.loading.ranks import RANKS_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,16 +71,23 @@ def list_folder(folder: Path, job: Job[list[FoundFile]]) -> list[FoundFile]:
     entries.sort(key=_changed_at, reverse=True)
     files = []
     folders = []
+    if _is_rank_folder(folder):
+        files.append(FoundFile(folder, "all ranks"))
     for count, entry in enumerate(entries[:_MOST_LOOKED_AT]):
         job.report("looking", count / len(entries))
         path = Path(entry.path)
         text = _description(path)
-        if text:
+        if text and text != RANKS_FORMAT.name:
             files.append(FoundFile(path, text))
         elif entry.is_dir():
             folders.append(FoundFile(path, "folder", is_folder=True))
     folders.sort(key=_name_of)
     return [*files[:_MOST_LISTED], *folders[:_MOST_LISTED]]
+
+
+def _is_rank_folder(folder: Path) -> bool:
+    """Return whether a folder is opened whole; it can be looked into as well."""
+    return _description(folder) == RANKS_FORMAT.name
 
 
 def _name_of(files: FoundFile) -> str:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.settings import Entry, Wish
     from splatview_viewer.core.view import ShownView, Value
-    from splatview_viewer.formats.common import Progress
     from splatview_viewer.recording.recorder import Recorder, Tape
 
 LIVE_PERIOD = 1 / 30
@@ -381,7 +380,6 @@ class FileSource(ValueSource):
         wake: Callable[[], None] = lambda: None,
         *,
         sandboxed: bool = False,
-        reader: Callable[[Path, Progress], Value] | None = None,
     ) -> None:
         """Start to read the file.
 
@@ -390,7 +388,6 @@ class FileSource(ValueSource):
             wake: ends the loop's sleep; may be set later.
             sandboxed: have the file decoded by a bounded program, as every file that
                 the user of this machine did not name.
-            reader: returns what it holds; None: it is read by its format.
         """
         self.file = path
         self.wake = wake
@@ -399,14 +396,12 @@ class FileSource(ValueSource):
         """Brings a recording's snapshots, at first the newest."""
         self.error = ""
         """The reason why it could not be read, for users."""
-        self._reader = reader
         self._kind = ""
         self._fault = ""
         """The reason why the file in its place cannot be read."""
         self._is_seen = False
         # A file that is decoded apart is a copy, which does not change.
-        is_watched = not sandboxed and reader is None
-        self._watch = FileWatch(path) if is_watched else None
+        self._watch = None if sandboxed else FileWatch(path)
         self._resolved = os.path.realpath(path)
         self._job: Job[Value] | None = self._submit(self._read)
 
@@ -414,8 +409,6 @@ class FileSource(ValueSource):
         """Read the file. For a worker thread."""
         from splatview_viewer.kinds.files import read_untrusted
 
-        if self._reader is not None:
-            return self._reader(self.file, job.report)
         if self._watch is None:
             return read_untrusted(self.file, job.report)
         if is_recording(self.file):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +19,16 @@ from msgspec import Meta
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Cancelled
-from splatview_viewer.formats.common import Progress, fault_text, silent
+from splatview_viewer.formats import find_format
+from splatview_viewer.formats.common import Format, Progress, Start, fault_text, silent
 from splatview_viewer.formats.sandbox import run
-from splatview_viewer.snapshot.loading import limits_of, prepare, store, unpickle
+from splatview_viewer.snapshot.loading import (
+    FORMAT,
+    limits_of,
+    prepare,
+    store,
+    unpickle,
+)
 from splatview_viewer.snapshot.model import (
     busiest_device,
     bytes_at_moments,
@@ -40,6 +48,8 @@ MAX_RANKS = 4096
 _SUFFIXES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
 _RANK = re.compile(r"rank[_.-]?(\d{1,9})", re.IGNORECASE)
 _LAST_DIGITS = re.compile(r"(\d{1,9})")
+_MAX_SNIFFED = 8
+"""Files of a folder that are looked at to find whether it holds snapshots."""
 _MAX_CACHED = 2 * MAX_RANKS
 
 Bytes = Annotated[int, Meta(ge=0)]
@@ -127,6 +137,17 @@ def snapshot_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(names, key=_rank_order)]
 
 
+def is_rank_folder(start: Start) -> bool:
+    """Return True for a folder in which one of the first files is a snapshot."""
+    if not start.path.is_dir():
+        return False
+    for path in snapshot_files(start.path)[:_MAX_SNIFFED]:
+        with suppress(FileError, OSError):
+            find_format(path, formats=(FORMAT,))
+            return True
+    return False
+
+
 def _rank_order(name: str) -> tuple[bool, int, str]:
     """Return what files are sorted by: names without a rank are last."""
     rank = rank_of(name)
@@ -165,6 +186,16 @@ def scan_ranks(folder: Path, progress: Progress = silent) -> RankTable:
 
         ranks.append(_scan(path, on_read))
     return RankTable(folder, tuple(ranks), max(len(paths) - MAX_RANKS, 0))
+
+
+RANKS_FORMAT = Format(
+    "ranks",
+    (),
+    "folders of PyTorch's memory snapshots, one for each process",
+    is_rank_folder,
+    scan_ranks,
+    parts=snapshot_files,
+)
 
 
 _memory_of_files: dict[str, RankMemory] = {}
