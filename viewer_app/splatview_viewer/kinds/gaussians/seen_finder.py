@@ -34,6 +34,8 @@ class SeenFinder:
         self._key: _PictureKey | None = None
         self._loads = -1
         """The version of the scene (`SceneCache.loads`)."""
+        self._count = -1
+        """Its number of Gaussians."""
 
     def prepare(self, rect: Rect, *, through: bool) -> None:
         """Begin to search the newest version of the scene, in the picture in `rect`."""
@@ -46,12 +48,14 @@ class SeenFinder:
         """Return what is seen in the picture in `rect`; waits for the search.
 
         Of the version of the scene for which `prepare` was called: a training that goes
-        on does not begin the search again. None where it failed, which the user is told.
+        on does not begin the search again, unless it has another number of Gaussians,
+        which could not be chosen by that answer. None where it failed, which the user is
+        told.
         """
         key = self._key_of(rect, through=through)
         if key is None:
             return None
-        if key != self._key:
+        if key != self._key or self._count != self._scene_count:
             self._search(key, rect)
         job = self._job
         if job is not None:
@@ -70,6 +74,13 @@ class SeenFinder:
         selection = self._view.state.selection.unmarked
         return _PictureKey(camera.key, selection, through)
 
+    @property
+    def _scene_count(self) -> int:
+        summary = self._view.data.summary
+        if summary is None:
+            return 0
+        return summary.count
+
     def _search(self, key: _PictureKey, rect: Rect) -> None:
         """Search the scene; in another thread where the processor does it."""
         self.forget()
@@ -81,6 +92,7 @@ class SeenFinder:
             return
         self._key = key
         self._loads = self._view.data.loads
+        self._count = self._scene_count
 
         def search(_: Job[SeenCentres] | None = None) -> SeenCentres:
             return SeenCentres(scene, camera, key.selection, through=key.through)

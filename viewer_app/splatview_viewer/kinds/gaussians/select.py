@@ -152,7 +152,7 @@ class Select(Tool["GaussianView"]):
         if any(total != summary.count for total in totals):
             self._end(
                 f"The scene has {summary.count:,} Gaussians now, not {totals[0]:,}: "
-                "none is chosen or hidden"
+                "none is chosen or hidden. Pause the run to keep a choice"
             )
             return True
         needs_redraw = self.dots.tick(now, self.mask)
