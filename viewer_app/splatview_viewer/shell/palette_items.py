@@ -150,9 +150,15 @@ def _entry_item(user: User, entry: Entry) -> PaletteItem:
 def find(items: Sequence[PaletteItem], query: str) -> list[Match]:
     """Return the items in which every typed word occurs, the best of each group first.
 
-    Groups keep their order; what cannot be done now comes last.
+    Groups keep their order, but one with an item of exactly this title comes first. What
+    cannot be done now comes last.
     """
     query_words = query.casefold().split()
+    title = " ".join(query_words)
+    first_groups = {
+        item.shown_group for item in items if item.title.casefold() == title
+    }
+    first_groups.discard(NOT_NOW)
     ranked_matches: list[tuple[tuple[int, str, int, int], Match]] = []
     for item in items:
         bold_parts = _parts_of(item, query_words)
@@ -161,13 +167,14 @@ def find(items: Sequence[PaletteItem], query: str) -> list[Match]:
         ranked_matches.append(
             (_rank(item, query_words, bold_parts), Match(item, tuple(bold_parts)))
         )
+
+    def rank_of(ranked_match: tuple[tuple[int, str, int, int], Match]) -> Any:
+        rank, match = ranked_match
+        return match.item.shown_group not in first_groups, rank
+
     # Items of one rank keep their order.
-    ranked_matches.sort(key=_rank_of)
+    ranked_matches.sort(key=rank_of)
     return [match for _, match in ranked_matches]
-
-
-def _rank_of(ranked_matches: tuple[tuple[int, str, int, int], Match]) -> Any:
-    return ranked_matches[0]
 
 
 def _parts_of(
