@@ -112,7 +112,7 @@ def test_second_file_that_is_dropped_fills_b(
     choose_line(viewer, view, 40)
     readings = view.readings()
     assert readings is not None
-    assert (readings.title, readings.place) == ("At the line", "event 40")
+    assert (readings.title, readings.place) == ("At the line", "after event 39")
     assert [(r.badge, r.name) for r in readings.values] == [
         ("A", "live"),
         ("B", "live"),

@@ -263,6 +263,7 @@ def _draw_note(
         top = text_top if text_top > r.y else y + 2 * scale
         corner = ImVec2(right - width - 6 * scale, top)
         draw.add_text(corner, theme.u32(theme.DIM), text)
+    line_point: tuple[float, float, int] | None = None
     if note.line is not None and note.line < len(bands.live):
         x = world.axis.x_of(note.line)
         plot.upright(x, theme.TEXT, 1.3)
@@ -270,10 +271,17 @@ def _draw_note(
         px, py = plot.to_pixel(x, live)
         draw.add_circle_filled(ImVec2(px, py), 5 * scale, theme.u32(theme.PLOT), 16)
         draw.add_circle_filled(ImVec2(px, py), 4 * scale, theme.u32(note.color), 16)
+        line_point = px, py, live
+    title = _draw_title(draw, view, r, note, int(bands.live.max(initial=0)))
+    if line_point is not None:
+        px, py, live = line_point
+        below_title = r
+        if px < title.x + title.width:
+            top = title.y + title.height
+            below_title = Rect(r.x, top, r.width, r.y + r.height - top)
         with theme.bold(theme.SMALL_SIZE):
             line = (size_text(live), theme.TEXT)
-            card(draw, (px + 9 * scale, py), [line], (0, 0.5), bounds=r)
-    _draw_title(draw, view, r, note, int(bands.live.max(initial=0)))
+            card(draw, (px + 9 * scale, py), [line], (0, 0.5), bounds=below_title)
 
 
 def _draw_dashes(
@@ -290,8 +298,8 @@ def _draw_dashes(
 
 def _draw_title(
     draw: imgui.ImDrawList, view: SnapshotView, r: Rect, note: PlotNote, highest: int
-) -> None:
-    """Draw whose timeline it is, on a card in the upper left corner."""
+) -> Rect:
+    """Draw whose timeline it is, on a card in the upper left corner; return its place."""
     scale = view.scale
     name = fitted(view.content.snapshot.name, r.width * 0.4)
     fact = f"highest {size_text(highest)}"
@@ -313,6 +321,7 @@ def _draw_title(
     with theme.font_size(theme.FONT_SIZE):
         x += name_width + 9 * scale
         draw.add_text(ImVec2(x, y), theme.u32(theme.DIM), fact)
+    return Rect(round(low.x), round(low.y), round(width), round(height))
 
 
 def _draw_legend(

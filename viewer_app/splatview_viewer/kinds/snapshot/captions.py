@@ -48,6 +48,13 @@ def missing_caption(view: SnapshotView) -> str:
     return ""
 
 
+def event_text(moment: int) -> str:
+    """Return a moment for users, by the event before it."""
+    if moment <= 0:
+        return "before the first event"
+    return f"after event {moment - 1:,}"
+
+
 def readings_of(view: SnapshotView) -> Readings | None:
     """Return the live bytes under the pointer, otherwise at the chosen line.
 
@@ -68,7 +75,7 @@ def readings_of(view: SnapshotView) -> Readings | None:
         Reading("live", size_text(int(bands.live[moment]))),
         Reading("reserved", size_text(int(bands.reserved[moment]))),
     )
-    return Readings(title, f"event {moment:,}", values)
+    return Readings(title, event_text(moment), values)
 
 
 def _compared_readings(view: SnapshotView, partner: SnapshotView) -> Readings | None:
@@ -90,4 +97,4 @@ def _compared_readings(view: SnapshotView, partner: SnapshotView) -> Readings | 
             return None
         values.append(Reading("live", size_text(int(bands.live[moment])), badge))
         places.append(moment)
-    return Readings(title, f"event {places[0]:,}", values)
+    return Readings(title, event_text(places[0]), values)

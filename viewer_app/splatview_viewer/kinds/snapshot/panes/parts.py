@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.quantities import size_text
+from splatview_viewer.kinds.snapshot.captions import event_text
 from splatview_viewer.snapshot.analysis.frames import (
     MACHINERY,
     frame_kinds,
@@ -238,11 +239,11 @@ def moment_text(view: SnapshotView, moment: int) -> str:
     The time counts from the first event on.
     """
     if moment <= 0:
-        return "before the first event"
+        return event_text(moment)
     axis = view.content.axis(view.device, "time")
     text = "at the end"
     if moment < len(view.trace.events):
-        text = f"after event {moment - 1:,}"
+        text = event_text(moment)
     if axis is None or not axis.has_times:
         return text
     return f"{text}, {(axis.time_us(moment) - axis.origin_us) / 1e6:.3f} s"
