@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -62,11 +64,13 @@ def segments(
         theme.FIELD_ROUNDING * scale,
     )
     pad = 2 * scale
-    segment_width = (total - pad * (len(options) + 1)) / max(len(options), 1)
-    for index, (option, text) in enumerate(options.items()):
-        imgui.set_cursor_screen_pos(
-            ImVec2(corner.x + pad + index * (segment_width + pad), corner.y + pad)
-        )
+    texts = tuple(options.values())
+    widths = _segment_widths(texts, total - pad * (len(options) + 1), scale)
+    lefts = accumulate((width + pad for width in widths), initial=corner.x + pad)
+    for index, (option, left) in enumerate(zip(options, lefts, strict=False)):
+        text = texts[index]
+        segment_width = widths[index]
+        imgui.set_cursor_screen_pos(ImVec2(left, corner.y + pad))
         reason = reasons[index] if reasons else ""
         if choosable(
             text,
@@ -84,6 +88,21 @@ def segments(
     imgui.set_cursor_screen_pos(corner)
     imgui.dummy(ImVec2(total, height))
     return value
+
+
+@lru_cache(256)
+def _segment_widths(texts: tuple[str, ...], total: float, scale: float) -> list[float]:
+    """Return the pixels of each of several segments with these texts.
+
+    They are as wide as each other, unless a text needs more than its share.
+    """
+    equal_width = total / max(len(texts), 1)
+    with theme.bold(theme.FONT_SIZE):
+        needs = [lettering.measure(text).x + 6 * scale for text in texts]
+    rest = total - sum(needs)
+    if rest < 0 or max(needs, default=0) <= equal_width:
+        return [equal_width] * len(texts)
+    return [need + rest / len(texts) for need in needs]
 
 
 def grid(

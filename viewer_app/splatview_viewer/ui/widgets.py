@@ -157,10 +157,10 @@ def slider(
         if "%" in fmt:
             text = fmt % (new if edited else value)
         _draw_slider_text(text)
+    tip += "\n"
     if reset is not None:
-        tip += (
-            "\nRight click: back to the default. Ctrl + click or Enter: type a number."
-        )
+        tip += "Right click: back to the default. "
+    tip += "Ctrl + click or Enter: type a number."
     controls.tip(tip)
     if reset is not None and _asks_for_default():
         return reset
