@@ -14,7 +14,16 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
 from splatview_viewer.core.command import Command, command_of, parse_shortcut
-from splatview_viewer.core.events import KEYS, Key, Mods, Text
+from splatview_viewer.core.events import (
+    KEYS,
+    Key,
+    Mods,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Resize,
+    Text,
+)
 from splatview_viewer.geometry.flying import FLIGHT_KEYS
 from splatview_viewer.kinds.cameras import commands as cameras
 from splatview_viewer.kinds.gaussians import commands as gaussians
@@ -148,6 +157,20 @@ def test_question_mark_shows_the_list_and_the_press_that_hides_it_does_no_more(
     assert (viewer.pixels() != pixels_before).any()
     viewer.do(Text("?"))
     press_key(viewer, "escape")
+    assert not viewer.state.help
+
+
+def test_finger_scrolls_the_list_of_keys_on_a_phone(viewer: Viewer) -> None:
+    viewer.do(Resize(390, 844, 1.0))
+    viewer.do(Text("?"))
+    viewer.do()
+    before = viewer.pixels()
+    viewer.do(PointerPress(200, 600, touch=True), PointerMove(200, 300))
+    viewer.do(PointerRelease(200, 300))
+    assert viewer.state.help
+    assert (viewer.pixels() != before).any()
+    viewer.do(PointerPress(200, 600, touch=True), PointerRelease(200, 600))
+    viewer.do()
     assert not viewer.state.help
 
 

@@ -15,6 +15,7 @@ from splatview_viewer.shell import footer, sections, top_bar
 from splatview_viewer.shell.about import About
 from splatview_viewer.shell.interface_state import InterfaceState
 from splatview_viewer.shell.key_list import draw_key_list
+from splatview_viewer.shell.key_sheet import KeySheet
 from splatview_viewer.shell.known_settings import KnownSettings
 from splatview_viewer.shell.overlay import draw_overlay, draw_readout
 from splatview_viewer.shell.palette import Palette
@@ -88,6 +89,7 @@ class Interface:
         self.footer = footer.Footer()
         self.toasts = Toasts()
         self.about = About()
+        self.key_sheet = KeySheet()
         self._covered: tuple[int, str] | None = None
         """The list and the readout whose letters imgui can draw."""
         self._states: list[str] = []
@@ -206,7 +208,9 @@ class Interface:
         self._zone("popups", self.footer.draw_popups, user)
         self._zone("about", self.about.draw, user)
         self._zone("palette", self.palette.draw, user)
-        if user.state.help:
+        if self.zones.form == "phone":
+            self._zone("keys", self.key_sheet.draw, user)
+        elif user.state.help:
             self._zone("keys", draw_key_list, user, self.zones.panes, scale)
 
     def _cover_names(self, user: User, readout: str) -> None:

@@ -56,7 +56,9 @@ _FIRST = ("Camera", "Picture", "Scene", "Plots")
 """Groups that most people look for."""
 
 
-class _Group(NamedTuple):
+class KeyGroup(NamedTuple):
+    """Lines of the list under a heading."""
+
     name: str
     lines: list[KeyHelp]
 
@@ -92,14 +94,14 @@ def _line_of(command: Command, group: str) -> KeyHelp:
     return KeyHelp(group, keys, command.title)
 
 
-def _caps_of(line: KeyHelp) -> list[str]:
+def caps_of(line: KeyHelp) -> list[str]:
     """Return the keys of a line, each on a cap of its own."""
     return line.keys.replace(" + ", " ").split(", ")
 
 
 def _shortcuts_of(line: KeyHelp) -> Iterable[str]:
     """Return the shortcuts that a line tells of: "Shift 1" and others of "Shift + 1 to 9"."""
-    for keys in _caps_of(line):
+    for keys in caps_of(line):
         first, to, last = keys.partition(" to ")
         if not to:
             yield keys
@@ -109,12 +111,17 @@ def _shortcuts_of(line: KeyHelp) -> Iterable[str]:
             yield f"{modifiers}{digit}"
 
 
-def draw_key_list(user: User, picture: Rect, scale: float) -> None:
-    """Draw the list of keys in the middle of the picture, as large as it fits."""
+def group_lines(user: User) -> list[KeyGroup]:
+    """Return the lines of the list by their groups, in the order in which they stand."""
     groups: dict[str, list[KeyHelp]] = {name: [] for name in _FIRST}
     for line in key_lines(user):
         groups.setdefault(line.group, []).append(line)
-    key_groups = [_Group(name, lines) for name, lines in groups.items() if lines]
+    return [KeyGroup(name, lines) for name, lines in groups.items() if lines]
+
+
+def draw_key_list(user: User, picture: Rect, scale: float) -> None:
+    """Draw the list of keys in the middle of the picture, as large as it fits."""
+    key_groups = group_lines(user)
     screen = imgui.get_io().display_size
     try_rects = (picture, Rect(0, 0, round(screen.x), round(screen.y)))
     tries = [
@@ -134,7 +141,7 @@ class _Try(NamedTuple):
     share: float
     """Size of the letters, of their usual one."""
     rect: Rect
-    columns: list[list[_Group]]
+    columns: list[list[KeyGroup]]
     widths: list[tuple[float, float]]
     """Of each column, points of its keys and of their meaning."""
     width: float
@@ -145,13 +152,13 @@ class _Try(NamedTuple):
         return self.share
 
 
-def _try(key_groups: Sequence[_Group], count: int, rect: Rect, scale: float) -> _Try:
+def _try(key_groups: Sequence[KeyGroup], count: int, rect: Rect, scale: float) -> _Try:
     """Lay groups out in columns of about the same height."""
     column_height = max(
         sum(key_group.height for key_group in key_groups) / count,
         max((key_group.height for key_group in key_groups), default=0.0),
     )
-    columns: list[list[_Group]] = [[]]
+    columns: list[list[KeyGroup]] = [[]]
     filled = 0.0
     for key_group in key_groups:
         if (
@@ -176,7 +183,7 @@ def _try(key_groups: Sequence[_Group], count: int, rect: Rect, scale: float) -> 
     return _Try(max(share, _LEAST_SCALE), rect, columns, widths, width, height)
 
 
-def _widths(column: Sequence[_Group], scale: float) -> tuple[float, float]:
+def _widths(column: Sequence[KeyGroup], scale: float) -> tuple[float, float]:
     """Return the points of the widest keys and of the widest meaning in a column."""
     with theme.font_size(theme.SMALL_SIZE):
         lines = [line for key_group in column for line in key_group.lines]
@@ -186,7 +193,7 @@ def _widths(column: Sequence[_Group], scale: float) -> tuple[float, float]:
 
 
 def _cap_widths(line: KeyHelp, scale: float) -> list[float]:
-    caps = _caps_of(line)
+    caps = caps_of(line)
     return [lettering.measure(cap).x + 18 * scale for cap in caps]
 
 
@@ -217,7 +224,7 @@ def _draw_columns(chosen_try: _Try, scale: float) -> None:
 
 
 def _draw_group(
-    key_group: _Group, x: float, y: float, keys: float, scale: float, share: float
+    key_group: KeyGroup, x: float, y: float, keys: float, scale: float, share: float
 ) -> float:
     """Draw a group from a pixel on; return the pixel y below it."""
     draw = imgui.get_window_draw_list()
@@ -230,7 +237,7 @@ def _draw_group(
         for line in key_group.lines:
             middle = y + (_ROW * scale) / 2 - 4 * scale
             cap_x = x
-            for cap in _caps_of(line):
+            for cap in caps_of(line):
                 cap_x = draw_cap(cap, cap_x, middle, theme.TEXT) + 6 * scale
             start = round(x + keys + _KEYS_GAP * scale)
             ink = theme.u32(theme.DIM)

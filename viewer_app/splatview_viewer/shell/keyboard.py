@@ -38,7 +38,10 @@ def switches_help(user: User, event: Event, is_ours: bool) -> bool:
     is_typed = isinstance(event, ev.Text) and event.text == "?"
     asks = is_typed and (user.state.help or not is_ours)
     if user.state.help:
-        asks |= isinstance(event, ev.PointerPress) or is_escape(event)
+        # On a phone it is a popup, which a finger scrolls.
+        is_popup = user.interface.zones.form == "phone"
+        is_press = isinstance(event, ev.PointerPress) and not is_popup
+        asks |= is_press or is_escape(event)
     if asks:
         user.toggle_help()
     return asks
