@@ -69,7 +69,6 @@ class OverviewLane:
                 self._shift_window(world, steps)
             self._take_pointer(world, rect, is_held=is_held)
         with track.drawing() as draw:
-            imgui.set_cursor_screen_pos(ImVec2(rect.x, rect.y))
             if world is None:
                 outline = None
             else:
@@ -77,6 +76,7 @@ class OverviewLane:
             if world is None or outline is None:
                 track.write(draw, "Counting")
                 return False
+            imgui.set_cursor_screen_pos(ImVec2(rect.x, rect.y))
             draw_outline(view, world, outline, rect, self._color)
             if self._line is not None:
                 share = world.axis.x_of(self._line) - world.extent[0]
