@@ -102,7 +102,7 @@ def test_hidden_or_closed_page_frees_its_pictures(
     trimmed = threading.Event()
     monkeypatch.setattr("splatview_viewer.web.browser.trim", trimmed.set)
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
-    page_pixels = 1600 * 1200
+    page_pixels = 800 * 600
     with House(scene) as house:
 
         def has_read_all() -> bool:
@@ -111,8 +111,8 @@ def test_hidden_or_closed_page_frees_its_pictures(
 
         house.until(has_read_all)
         initial = living_pixels()
-        hidden = house.page(1600, 1200)
-        closed = house.page(1600, 1200)
+        hidden = house.page(800, 600)
+        closed = house.page(800, 600)
         house.final_picture(hidden)
         house.final_picture(closed)
         assert living_pixels() - initial > 2 * page_pixels
@@ -135,7 +135,7 @@ def test_hidden_or_closed_page_frees_its_pictures(
         house.until(has_freed_pixels)
         house.until(trimmed.is_set)
         hidden.send(Visible(True))
-        assert house.final_picture(hidden).shape == (1200, 1600, 3)
+        assert house.final_picture(hidden).shape == (600, 800, 3)
 
 
 def test_returning_page_shows_the_same_and_costs_nothing_meanwhile(
