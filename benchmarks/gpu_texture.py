@@ -73,7 +73,7 @@ def run() -> Rows:
 
 
 def _rate(ctx: moderngl.Context, frame: Frame) -> float:
-    """Frames per second, the better of two goes; finished on the GPU."""
+    """Return frames per second that the GPU finishes, the better of two goes."""
     best_rate = 0.0
     for attempt in range(3):
         torch.cuda.synchronize()

@@ -267,7 +267,7 @@ def _clock() -> float:
 
 
 def _shared() -> int:
-    """Bytes of shared memory that this process has allocated."""
+    """Return the bytes of shared memory that this process has allocated."""
     bytes_of = {}
     for name in os.listdir("/proc/self/fd"):
         path = f"/proc/self/fd/{name}"

@@ -12,8 +12,8 @@ import time
 from functools import partial
 
 from benchmarks.browser.serve import AT_ONCE
-from benchmarks.harness import Program, percentile, tried, wait_until
-from benchmarks.web import page_of
+from benchmarks.harness import Program, percentile, tried
+from benchmarks.web import page_of, wait_for_picture
 
 SIZE = (1920, 1080)
 GAUSSIANS = 1_000_000
@@ -39,7 +39,7 @@ def _measure(title: str, options: tuple[str, ...]) -> list[dict[str, str]]:
         Program("benchmarks.browser.page", page_of(viewer, SIZE)) as page,
     ):
         publisher.request("training", gaussians=GAUSSIANS, hz=0.0, timeout=60)
-        wait_until("a first picture", lambda: page.request("state")["pictures"] > 0, 60)
+        wait_for_picture(page)
         # The scene is read, its first picture drawn, and all is loaded that it takes.
         time.sleep(FIRST_S)
         rows = [_used(page, f"{title}, nothing happens")]

@@ -99,6 +99,15 @@ def page_of(viewer: Program, size: tuple[int, int]) -> str:
     return json.dumps({"port": int(match[1]), "token": match[2], "size": size})
 
 
+def wait_for_picture(page: Program) -> None:
+    """Wait for the first picture on a page."""
+
+    def has_picture() -> bool:
+        return page.request("state")["pictures"] > 0
+
+    wait_until("a first picture", has_picture, 60)
+
+
 def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
     with (
         Program("benchmarks.browser.publisher", device) as publisher,
@@ -106,9 +115,7 @@ def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
     ):
         publisher.request("pictures", base=base, size=SIZE, hz=mode.hz, timeout=60)
         with Program("benchmarks.browser.page", page_of(viewer, SIZE)) as page:
-            wait_until(
-                "a first picture", lambda: page.request("state")["pictures"] > 0, 60
-            )
+            wait_for_picture(page)
             page.request("key", name="h")  # the panel away: the picture fills the page
             wait_until(
                 "a picture with its number",

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness import Program, percentile, tried, wait_until
-from benchmarks.web import base_picture, page_of
+from benchmarks.web import base_picture, page_of, wait_for_picture
 
 SECONDS = 5.0
 HZ = 60.0
 
 
 @dataclass(frozen=True)
-class Case:
+class LatencyCase:
     title: str
     size: tuple[int, int]
     gaussians: int = 0
@@ -32,13 +32,13 @@ class Case:
 
 
 ON_CPU = (
-    Case("image", (1920, 1080)),
-    Case("image", (1280, 720)),
-    Case("10,000 Gaussians on the CPU", (1280, 720), 10_000, ""),
+    LatencyCase("image", (1920, 1080)),
+    LatencyCase("image", (1280, 720)),
+    LatencyCase("10,000 Gaussians on the CPU", (1280, 720), 10_000, ""),
 )
 ON_GPU = (
-    Case("image", (1920, 1080)),
-    Case("1,000,000 Gaussians", (1920, 1080), 1_000_000),
+    LatencyCase("image", (1920, 1080)),
+    LatencyCase("1,000,000 Gaussians", (1920, 1080), 1_000_000),
 )
 
 
@@ -55,7 +55,7 @@ def run() -> list[dict[str, str]]:
     return rows
 
 
-def _measure(device: str, folder: Path, case: Case) -> dict[str, str]:
+def _measure(device: str, folder: Path, case: LatencyCase) -> dict[str, str]:
     with (
         Program("benchmarks.browser.publisher", device) as publisher,
         Program("benchmarks.browser.serve", "--web") as viewer,
@@ -73,8 +73,8 @@ def _measure(device: str, folder: Path, case: Case) -> dict[str, str]:
             return _dragged(page, case)
 
 
-def _dragged(page: Program, case: Case) -> dict[str, str]:
-    wait_until("a first picture", lambda: page.request("state")["pictures"] > 0, 60)
+def _dragged(page: Program, case: LatencyCase) -> dict[str, str]:
+    wait_for_picture(page)
     page.request("key", name="h")  # the panel away: the picture fills the page
     if case.gaussians:
         time.sleep(2)

@@ -131,7 +131,7 @@ def publish_render(folder: Path | None) -> None:
     )
 
 
-class Training:
+class RepeatedTraining:
     """A training whose scene was trained already, and gets there step by step."""
 
     def __init__(self, file: Path | None, noise: float) -> None:
@@ -187,7 +187,7 @@ def main() -> None:
 
     import splatview
 
-    training = Training(options.scene, options.noise)
+    training = RepeatedTraining(options.scene, options.noise)
     training.publish(0)
     publish_render(options.photos)
     if options.photos is not None:

@@ -173,7 +173,7 @@ def _view(viewer: Viewer) -> GaussianView:
 
 
 def _train(viewer: Viewer, scripts: Scripts) -> None:
-    """Record both trainings; the second one has ended then."""
+    """Run both trainings to their last step, then end the second one."""
     for run, noise in _RUNS.items():
         scripts.start(run, noise)
         viewer.until(partial(_key_of, viewer, run))
@@ -270,11 +270,11 @@ def _hide_cameras(view: GaussianView) -> None:
 
 
 def show_look(viewer: Viewer, scripts: Scripts) -> None:
-    """Inspect a Gaussian of the robot's ear."""
+    """Show the values of a Gaussian of the robot's ear."""
     _view(viewer).tools.choose("inspect")
-    x, y = 1128, 373
-    viewer.do(PointerMove(x, y))
-    viewer.do(PointerPress(x, y), PointerRelease(x, y))
+    ear = (1128, 373)
+    viewer.do(PointerMove(*ear))
+    viewer.do(PointerPress(*ear), PointerRelease(*ear))
     inspect = _view(viewer).tools.of(Inspect)
     viewer.until(lambda: inspect.values is not None)
 
@@ -284,7 +284,8 @@ def show_data(viewer: Viewer, scripts: Scripts) -> None:
     viewer.user.choose_tab("data")
     view = _view(viewer)
     view.tools.choose("lasso")
-    x, y = 758, 452
+    x = 758
+    y = 452
     angles = [index / 24 * math.tau for index in range(25)]
     corners = [(x + 92 * math.cos(a), y + 72 * math.sin(a)) for a in angles]
     viewer.do(PointerMove(*corners[0]), PointerPress(*corners[0]))
@@ -303,7 +304,7 @@ def _cancel_film(viewer: Viewer) -> None:
 
 
 def show_film(viewer: Viewer, scripts: Scripts) -> None:
-    """Film a path of five keyframes."""
+    """Make a film along a path of five keyframes."""
     _look_from(viewer, _FILM_CAMERA)
     view = _view(viewer)
     keys = [
@@ -327,7 +328,7 @@ def show_film(viewer: Viewer, scripts: Scripts) -> None:
 
 
 def show_memory(viewer: Viewer, scripts: Scripts) -> None:
-    """Compare two snapshots of the memory of a training."""
+    """Show two snapshots of the memory of a training side by side."""
     from support.snapshot_cases import settle, until_compared
     from support.training_memory import write_training_steps
 

@@ -102,7 +102,7 @@ class ReceivingPage:
             self._coming = picture, time.monotonic()
             self._picture_data = b""
         elif b'"interface"' in raw[:40]:
-            update = msgspec.json.decode(raw, type=messages.Interface)
+            update = msgspec.json.decode(raw, type=messages.InterfaceUpdate)
             if update.sizes:
                 self._socket.receive()
             self._answers.append((time.perf_counter() * 1e3, update.at))

@@ -47,7 +47,7 @@ class Watch:
 
 
 def rss(pid: int) -> int:
-    """Bytes of a process that are in memory; 0 when it has ended."""
+    """Return the bytes of a process that are in memory; 0 when it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):

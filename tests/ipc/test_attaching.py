@@ -142,7 +142,7 @@ def test_each_viewer_opens_streams_of_its_own(pair: Pair) -> None:
     assert clients == ["other", "viewer"]
     assert [stream.opened for stream in pair.viewer.streams] == [True, False]
     second_viewer.close()
-    pair.until(lambda: len(pair.run.viewers) == 1)
+    pair.until_viewers(1)
     streams = pair.publisher.streams.values()
     assert [stream.readers for stream in streams] == [1, 0]
 
@@ -173,7 +173,7 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     assert frame is not None
     frame.close()
     stream = pair.publisher.streams["image"]
-    pair.until(lambda: stream.readers == 1, "it attaches again")
+    pair.until_read(stream)
     pair.publish(_image(2))
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 

@@ -199,5 +199,5 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
     assert len(run.pair.faults) == 1
     assert "ulimit -n" in str(run.pair.faults.pop())
     link.hello()
-    run.pair.until(lambda: len(run.pair.run.viewers) == 2)
+    run.pair.until_viewers(2)
     link.close()

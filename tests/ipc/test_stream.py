@@ -506,7 +506,7 @@ def test_viewers_by_several_transports_at_once(
     assert stream.readers == 2
     host_offer = stream.offer("host")
     pair.stream().release()
-    pair.until(lambda: stream.readers == 1)
+    pair.until_read(stream)
     assert stream.offer("ring") is None
     assert stream.offer("host") == host_offer, "the other goes on undisturbed"
     pair.publish(image(9))

@@ -14,6 +14,7 @@ import torch
 from splatview.adapters import recognise
 from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -102,6 +103,22 @@ class Pair:
     def until_fault(self, stream: RemoteStream) -> str:
         """Pump until a stream has a fault, and return it."""
         return self.until(lambda: stream.fault, "a fault of the stream")
+
+    def until_viewers(self, count: int) -> None:
+        """Pump until so many viewers are attached to the run."""
+
+        def are_attached() -> bool:
+            return len(self.run.viewers) == count
+
+        self.until(are_attached, f"{count} viewers")
+
+    def until_read(self, stream: Stream) -> None:
+        """Pump until one viewer reads a stream of the trainer."""
+
+        def is_read() -> bool:
+            return stream.readers == 1
+
+        self.until(is_read, "one reader")
 
     @property
     def run(self) -> RemoteRun:

@@ -29,30 +29,30 @@ class Box(NamedTuple):
     right: float
     bottom: float
 
-    def cut(self, other: Box) -> Box:
+    def cut(self, box: Box) -> Box:
         """Return what both have."""
         return Box(
-            max(self.left, other.left),
-            max(self.top, other.top),
-            min(self.right, other.right),
-            min(self.bottom, other.bottom),
+            max(self.left, box.left),
+            max(self.top, box.top),
+            min(self.right, box.right),
+            min(self.bottom, box.bottom),
         )
 
     @property
-    def is_seen(self) -> bool:
+    def is_visible(self) -> bool:
         return self.right - self.left > _SLACK and self.bottom - self.top > _SLACK
 
-    def holds(self, other: Box) -> bool:
-        """Return whether it has all of another one."""
+    def holds(self, box: Box) -> bool:
+        """Return whether it has all of another box."""
         return (
-            self.left <= other.left + _SLACK
-            and self.top <= other.top + _SLACK
-            and self.right >= other.right - _SLACK
-            and self.bottom >= other.bottom - _SLACK
+            self.left <= box.left + _SLACK
+            and self.top <= box.top + _SLACK
+            and self.right >= box.right - _SLACK
+            and self.bottom >= box.bottom - _SLACK
         )
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return str(tuple(map(round, self)))
 
 
@@ -60,23 +60,23 @@ class Placed(NamedTuple):
     """A control or a text: its name, its place, its window and what that leaves."""
 
     name: str
-    place: Box
-    room: Box
+    box: Box
+    clip: Box
     window: str
     scrolls: bool
 
     @property
-    def seen(self) -> Box:
-        return self.place.cut(self.room)
+    def visible_box(self) -> Box:
+        return self.box.cut(self.clip)
 
 
 def _box(low: Any, high: Any) -> Box:
     return Box(low.x, low.y, high.x, high.y)
 
 
-def _place(name: str, place: Box, room: Box) -> Placed:
+def _drawn(name: str, box: Box, clip: Box) -> Placed:
     window = imgui.internal.get_current_window_read()
-    return Placed(name, place, room, window.name, window.scroll_max.y > 0)
+    return Placed(name, box, clip, window.name, window.scroll_max.y > 0)
 
 
 class Placement:
@@ -88,43 +88,45 @@ class Placement:
 
     def faults(self) -> Iterator[str]:
         """Yield what lies over something else, or outside of its window."""
-        seen_controls = [item for item in self.controls if item.seen.is_seen]
+        seen_controls = [item for item in self.controls if item.visible_box.is_visible]
         for item in self.controls:
-            room = item.room
+            clip = item.clip
             is_cut_across = (
-                item.place.left < room.left - _SLACK
-                or item.place.right > room.right + _SLACK
+                item.box.left < clip.left - _SLACK
+                or item.box.right > clip.right + _SLACK
             )
             # The bar of a list lies over its margin.
-            is_under_bar = item.scrolls and item.place.right <= room.right + _BAR
-            if not item.scrolls and not room.holds(item.place):
-                yield f"{item.name!r} is cut in {item.window}: {item.place.words}"
-            elif is_cut_across and item.seen.is_seen and not is_under_bar:
+            is_under_bar = item.scrolls and item.box.right <= clip.right + _BAR
+            if not item.scrolls and not clip.holds(item.box):
+                yield f"{item.name!r} is cut in {item.window}: {item.box.text}"
+            elif is_cut_across and item.visible_box.is_visible and not is_under_bar:
                 yield f"{item.name!r} is cut across in {item.window}"
         for first, second in combinations(seen_controls, 2):
-            is_within = first.seen.holds(second.seen) or second.seen.holds(first.seen)
-            is_apart = not first.seen.cut(second.seen).is_seen
+            first_box = first.visible_box
+            second_box = second.visible_box
+            is_within = first_box.holds(second_box) or second_box.holds(first_box)
+            is_apart = not first_box.cut(second_box).is_visible
             if first.window == second.window and not is_within and not is_apart:
                 yield f"{first.name!r} and {second.name!r} overlap in {first.window}"
         yield from self._faults_of_texts()
 
     def _faults_of_texts(self) -> Iterator[str]:
-        seen_texts = [text for text in self.texts if text.seen.is_seen]
+        seen_texts = [text for text in self.texts if text.visible_box.is_visible]
         for text in seen_texts:
-            place = text.place
-            if place.left < text.room.left - 2 or place.right > text.room.right + 2:
-                yield f"text {text.name!r} is cut in {text.window}: {place.words}"
+            box = text.box
+            if box.left < text.clip.left - 2 or box.right > text.clip.right + 2:
+                yield f"text {text.name!r} is cut in {text.window}: {box.text}"
         for text, item in product(seen_texts, self.controls):
-            common = text.seen.cut(item.seen)
-            if text.window != item.window or item.seen.holds(text.seen):
+            common = text.visible_box.cut(item.visible_box)
+            if text.window != item.window or item.visible_box.holds(text.visible_box):
                 continue
-            if common.is_seen:
+            if common.is_visible:
                 yield f"text {text.name!r} lies over {item.name!r} in {text.window}"
         for first, second in combinations(seen_texts, 2):
             is_twice = first.name == second.name
             if first.window != second.window or is_twice:
                 continue
-            if first.seen.cut(second.seen).is_seen:
+            if first.visible_box.cut(second.visible_box).is_visible:
                 yield f"texts {first.name!r} and {second.name!r} overlap"
 
 
@@ -138,18 +140,19 @@ def _noting(placement: Placement) -> Iterator[None]:
 
     def note_control(name: str) -> None:
         note(name)
-        place = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
-        clip = imgui.internal.get_current_window_read().clip_rect
+        box = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
+        window_clip = imgui.internal.get_current_window_read().clip_rect
+        clip = _box(window_clip.min, window_clip.max)
         shown_name = widgets._shown_name(name)
-        placement.controls.append(_place(shown_name, place, _box(clip.min, clip.max)))
+        placement.controls.append(_drawn(shown_name, box, clip))
 
     def note_text(draw: imgui.ImDrawList, x: float, y: float, text: str) -> None:
         if not text.strip():
             return
         size = lettering.measure(text)
-        room = _box(draw.get_clip_rect_min(), draw.get_clip_rect_max())
-        place = Box(x, y, x + size.x, y + size.y)
-        placement.texts.append(_place(text, place, room))
+        clip = _box(draw.get_clip_rect_min(), draw.get_clip_rect_max())
+        box = Box(x, y, x + size.x, y + size.y)
+        placement.texts.append(_drawn(text, box, clip))
 
     def note_added(draw: imgui.ImDrawList, *values: Any) -> None:
         # Icons are letters of a font that is named first.
@@ -159,9 +162,10 @@ def _noting(placement: Placement) -> Iterator[None]:
 
     def note_item(text: str) -> None:
         text_unformatted(text)
-        place = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
-        clip = imgui.internal.get_current_window_read().clip_rect
-        placement.texts.append(_place(text, place, _box(clip.min, clip.max)))
+        box = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
+        window_clip = imgui.internal.get_current_window_read().clip_rect
+        clip = _box(window_clip.min, window_clip.max)
+        placement.texts.append(_drawn(text, box, clip))
 
     def note_line(
         draw: imgui.ImDrawList, corner: tuple[float, float], color: int, line: str

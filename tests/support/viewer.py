@@ -75,6 +75,14 @@ class Viewer(App):
 
         self.until(is_listed)
 
+    def until_refused(self) -> None:
+        """Take turns until the active viewport says why it shows no file."""
+
+        def is_refused() -> bool:
+            return self.user.layout.active.refusal is not None
+
+        self.until(is_refused)
+
     def until_run_ended(self) -> None:
         """Take turns until the run of the first entry has ended."""
         self.until(lambda: not self.state.entries[0].alive)

@@ -53,7 +53,7 @@ class Image(m.Picture, frozen=True, tag="picture"):
     data: bytes = b""
 
 
-class Update(m.Interface, frozen=True, tag="interface"):
+class Update(m.InterfaceUpdate, frozen=True, tag="interface"):
     """Tells what changed in an interface, with its files."""
 
     data: bytes = b""
@@ -95,7 +95,7 @@ class Page:
         self._messages: queue.SimpleQueue[m.ServerMessage] = queue.SimpleQueue()
         self._pictures: queue.SimpleQueue[Image] = queue.SimpleQueue()
         self._updates: queue.SimpleQueue[Update] = queue.SimpleQueue()
-        self.layouts: dict[int, m.Layout] = {}
+        self.layouts: dict[int, m.PageLayout] = {}
         """All layouts that have come, by number."""
         self._coming: _ComingPicture | None = None
         self._socket: WebSocket | None = None
@@ -201,13 +201,13 @@ class Page:
         answer = _decoder.decode(data)
         if isinstance(answer, m.Picture):
             self._coming = _ComingPicture(answer, clock())
-        elif isinstance(answer, m.Interface):
+        elif isinstance(answer, m.InterfaceUpdate):
             files = connection.receive()[1] if answer.sizes else b""
             assert len(files) == sum(answer.sizes)
             self._updates.put(Update(**msgspec.structs.asdict(answer), data=files))
             if self.acks:
                 self.send(m.Ack(answer.number, layer="interface"))
-        elif isinstance(answer, m.Layout):
+        elif isinstance(answer, m.PageLayout):
             self.layouts[answer.number] = answer
         else:
             self._messages.put(answer)
@@ -245,7 +245,7 @@ class Client:
         """Numbers of the pictures that were acknowledged."""
         self.last_number = 0
         """Number of the picture that was sent last."""
-        self.layout = m.Layout(0, (0, 0), [])
+        self.layout = m.PageLayout(0, (0, 0), [])
         """The layout that was sent last."""
         self.update_acks: list[int] = []
         """Numbers of the updates of the interface that were acknowledged."""
@@ -287,13 +287,13 @@ class Client:
     def arrange(self, size: tuple[int, int], *panes: m.PaneBox) -> None:
         """Send a layout, and an interface that shows nothing."""
         boxes = list(panes) or [m.PaneBox(0, (0, 0, *size))]
-        self.layout = m.Layout(self.layout.number + 1, size, boxes)
+        self.layout = m.PageLayout(self.layout.number + 1, size, boxes)
         self.update()
 
     def update(self, *parts: tuple[m.Box, bytes]) -> None:
         """Send parts of the interface, which are files of PNG."""
         self.update_number += 1
-        message = m.Interface(
+        message = m.InterfaceUpdate(
             number=self.update_number,
             layout=self.layout.number,
             boxes=[box for box, _ in parts],

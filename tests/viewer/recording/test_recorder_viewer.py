@@ -217,7 +217,7 @@ def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
     viewer.until_listed("scalars")
     scalars = next(e for e in viewer.state.entries if e.kind == "scalars")
     viewer.user.select(scalars.key)
-    viewer.until(lambda: viewer.shows(ScalarsView))
+    viewer.until_shows(ScalarsView)
     viewer.user.go_to_step(10)
     viewer.do()
     assert player.step == 10

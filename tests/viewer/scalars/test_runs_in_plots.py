@@ -34,7 +34,7 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Iterator[Viewer]:
         viewer.until(are_listed)
         own_entry = next(e for e in viewer.state.entries if e.run_name != "other")
         viewer.user.select(own_entry.key)
-        viewer.until(lambda: viewer.shows(ScalarsView))
+        viewer.until_shows(ScalarsView)
         viewer.user.choose_tab("compare")
         yield viewer
 
@@ -68,7 +68,7 @@ def test_checked_runs_are_drawn_together_and_remembered(
     next_viewer.user.interface.state.recall(viewer.catalogue.memo)
     next_viewer.user.choose_tab("look")
     next_viewer.user.select(viewer.user.layout.active.key)
-    next_viewer.until(lambda: next_viewer.shows(ScalarsView))
+    next_viewer.until_shows(ScalarsView)
     until_several_runs(next_viewer, plots(next_viewer), True)
     viewer.click("other")
     until_several_runs(viewer, view, False)

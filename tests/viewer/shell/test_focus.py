@@ -80,12 +80,12 @@ def walk(viewer: Viewer, key: str, steps: int, mods: Mods = frozenset()) -> list
     return focused_names
 
 
-def go_to(viewer: Viewer, place: str) -> None:
+def go_to(viewer: Viewer, control: str) -> None:
     """Press Tab until a control has the focus."""
     for _ in range(60):
-        if walk(viewer, "tab", 1) == [place]:
+        if walk(viewer, "tab", 1) == [control]:
             return
-    raise AssertionError(f"Tab never comes to {place}")
+    raise AssertionError(f"Tab never comes to {control}")
 
 
 def go_to_zone(viewer: Viewer, zone: str) -> None:
@@ -170,22 +170,24 @@ def test_arrows_move_what_is_dragged_otherwise(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Viewport, "draw", lambda *_: None)
-    shown: Any = viewer.user.view
-    commands = {each.name: each for each in viewer.user.layout.active.commands()}
+    shown_view: Any = viewer.user.view
+    commands = {
+        command.name: command for command in viewer.user.layout.active.commands()
+    }
     viewer.user.layout.active.run(commands["crop.box"])
     viewer.user.go_to_setting("data", "Crop", "Centre")
     viewer.do()
-    center = shown.view.state.selection.box.center
+    center = shown_view.view.state.selection.box.center
     press_key(viewer, "right")
-    moved = shown.view.state.selection.box.center
+    moved = shown_view.view.state.selection.box.center
     assert (moved[0] > center[0], moved[1:]) == (True, center[1:])
     press_key(viewer, "k")
     press_key(viewer, "k")
-    assert shown.view.path.chosen_key == 1
+    assert shown_view.view.path.chosen_key == 1
     go_to_zone(viewer, "time")
     go_to(viewer, "time: Path track")
     press_key(viewer, "left")
-    assert shown.view.path.chosen_key == 0
+    assert shown_view.view.path.chosen_key == 0
     width = viewer.user.interface.state.panel_width
     go_to_zone(viewer, "edge")
     press_key(viewer, "right")
@@ -242,11 +244,11 @@ def test_escape_and_a_click_into_the_picture_end_the_focus(viewer: Viewer) -> No
 def test_what_is_typed_right_after_a_slider_is_clicked_is_its_number(
     viewer: Viewer,
 ) -> None:
-    shown = viewer.user.view
-    assert shown is not None
+    shown_view = viewer.user.view
+    assert shown_view is not None
     go_to(viewer, "sections look: Scale")
     viewer.do(Key("enter"), Key("enter", pressed=False), *type_text("0.5"))
-    assert shown.view.state.scale == 0.5
+    assert shown_view.view.state.scale == 0.5
     # The focus has scrolled it into view.
     x, y = viewer.find("Scale")
     mods: Mods = frozenset({"ctrl"})
@@ -258,14 +260,14 @@ def test_what_is_typed_right_after_a_slider_is_clicked_is_its_number(
         Key("ctrl", pressed=False),
         *type_text("0.25"),
     )
-    assert shown.view.state.scale == 0.25
+    assert shown_view.view.state.scale == 0.25
 
 
 def test_key_right_after_a_click_that_opens_no_field_is_for_the_pane(
     viewer: Viewer,
 ) -> None:
-    shown = viewer.user.view
-    assert shown is not None
+    shown_view = viewer.user.view
+    assert shown_view is not None
     x, y = viewer.find("Show")
     viewer.do(
         PointerMove(x, y),
@@ -274,7 +276,7 @@ def test_key_right_after_a_click_that_opens_no_field_is_for_the_pane(
         Key("v"),
         Key("v", pressed=False),
     )
-    assert shown.view.state.show == "depth"
+    assert shown_view.view.state.show == "depth"
 
 
 def type_text(text: str) -> list[Key | Text]:

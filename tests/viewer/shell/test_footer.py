@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def is_drawn(viewer: Viewer, name: str) -> bool:
 def open_list(viewer: Viewer, *names: str) -> None:
     """Open the list of files, and wait until it has these."""
     viewer.do(Key("o", mods=frozenset({"ctrl"})), Key("o", pressed=False))
-    viewer.until(lambda: all(is_drawn(viewer, name) for name in names))
+    for name in names:
+        viewer.until(partial(is_drawn, viewer, name))
 
 
 def press_enter(viewer: Viewer) -> None:
@@ -52,7 +54,7 @@ def test_open_lists_what_can_be_read_and_opens_it(viewer: Viewer, folder: Path) 
     open_list(viewer, "a.png", "b.png", "inner", "Folder above")
     assert "notes.txt" not in widgets.drawn
     viewer.click("inner")
-    viewer.until(lambda: is_drawn(viewer, "c.png"))
+    viewer.until(partial(is_drawn, viewer, "c.png"))
     viewer.click("c.png")
     viewer.until(viewer.loaded)
     assert viewer.state.selected == str(folder / "inner" / "c.png")

@@ -52,7 +52,7 @@ def test_file_that_cannot_be_read_leaves_what_stands_there(
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
     pane = viewer.user.layout.active
-    viewer.until(lambda: pane.refusal is not None)
+    viewer.until_refused()
     assert pane.key == str(scene)
     viewer.do()
     [card] = pane.cards
@@ -74,7 +74,7 @@ def test_refusal_goes_once_the_file_can_be_read(
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
     pane = viewer.user.layout.active
-    viewer.until(lambda: pane.refusal is not None)
+    viewer.until_refused()
     bad_file.write_bytes(scene.read_bytes())
     viewer.user.open(bad_file)
     viewer.until(viewer.loaded)
@@ -89,7 +89,7 @@ def test_words_over_a_picture_stand_out_in_the_light_theme(
     viewer.user.set_light(True)
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
-    viewer.until(lambda: viewer.user.layout.active.refusal)
+    viewer.until_refused()
     viewer.user.choose(str(bad_file))
     viewer.do()
     picture = viewer.picture()
@@ -185,7 +185,7 @@ def test_refusal_can_be_put_away_on_a_phone(
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
     pane = viewer.user.layout.active
-    viewer.until(lambda: pane.refusal is not None)
+    viewer.until_refused()
     viewer.click("close the refusal")
     viewer.do()
     assert pane.refusal is None

@@ -15,12 +15,12 @@ from splatview_viewer.shell.kept_boards import KeptBoards
 
 
 def test_ten_drawings_a_second_are_whole_while_only_pictures_change() -> None:
-    kept = KeptBoards()
-    are_kept = [kept.may_keep(number / 60) for number in range(120)]
+    boards = KeptBoards()
+    are_kept = [boards.may_keep(frame_index / 60) for frame_index in range(120)]
     assert not any(are_kept[:3])
     assert 18 <= are_kept.count(False) <= 23
-    kept.renew(1)
-    assert [kept.may_keep(2.0) for _ in range(4)] == [False, False, False, True]
+    boards.renew(1)
+    assert [boards.may_keep(2.0) for _ in range(4)] == [False, False, False, True]
 
 
 def test_sections_are_drawn_again_for_changes_and_ten_times_a_second(
@@ -42,13 +42,13 @@ def test_sections_are_drawn_again_for_changes_and_ten_times_a_second(
     for _ in range(3):
         user.draw(now)
     assert drawings == 3
-    whole = read_pixels(viewer.screen.framebuffer).copy()
+    full_pixels = read_pixels(viewer.screen.framebuffer).copy()
     previous = drawings
-    for number in range(10):
+    for frame_index in range(10):
         user.mark_pictures()
-        user.draw(now + 0.01 + number * 0.001)
+        user.draw(now + 0.01 + frame_index * 0.001)
     assert drawings == previous
-    assert (read_pixels(viewer.screen.framebuffer) == whole).all()
+    assert (read_pixels(viewer.screen.framebuffer) == full_pixels).all()
     user.mark_interface()
     user.draw(now + 0.03)
     assert drawings == previous + 1

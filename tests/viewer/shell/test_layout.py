@@ -49,7 +49,7 @@ def middle_colors(viewer: Viewer) -> list[tuple[int, ...]]:
     """Return the colour in the middle of each viewport's picture."""
     pixels = viewer.pixels()
     colors = []
-    for viewport in viewer.user.layout.seen:
+    for viewport in viewer.user.layout.visible_viewports:
         rect = viewport.rect
         middle = pixels[rect.y + rect.height // 2, rect.x + rect.width // 2]
         colors.append(tuple(middle))
@@ -72,7 +72,8 @@ def test_each_viewport_shows_its_own_entry(make: Callable[..., Viewer]) -> None:
     assert middle_colors(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
     assert viewer.state.selected == key(viewer, "blue")
     assert all(
-        viewport.head.height == STRIP_HEIGHT for viewport in viewer.user.layout.seen
+        viewport.head.height == STRIP_HEIGHT
+        for viewport in viewer.user.layout.visible_viewports
     )
 
 

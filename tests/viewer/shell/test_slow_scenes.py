@@ -59,22 +59,22 @@ def house(tmp_path: Path, gate: Gate) -> Iterator[House]:
 
 
 def view_of(user: User) -> GaussianView:
-    shown = user.view
-    assert shown is not None
-    assert isinstance(shown.view, GaussianView)
-    return shown.view
+    view = user.view
+    assert view is not None
+    assert isinstance(view.view, GaussianView)
+    return view.view
 
 
-def until_begun(house: House, view: GaussianView) -> None:
+def until_in_steps(house: House, view: GaussianView) -> None:
     """Take turns until a picture is unfinished."""
 
-    def has_begun() -> bool:
+    def is_in_steps() -> bool:
         return view.data.stepped.is_drawing
 
-    house.until(has_begun)
+    house.until(is_in_steps)
 
 
-def until_whole(house: House, page: Page) -> np.ndarray:
+def until_final(house: House, page: Page) -> np.ndarray:
     """Take turns until all is drawn; return what the page shows."""
     user = house.users[page]
 
@@ -92,11 +92,11 @@ def test_interface_answers_while_a_picture_is_in_steps(
 ) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    before = until_whole(house, page)
+    old_picture = until_final(house, page)
     view = view_of(user)
     gate.is_open = False
     turn_camera(page, user)
-    until_begun(house, view)
+    until_in_steps(house, view)
     picture_count = len(user.pace.times)
     tabs = user.interface.zones.tabs
     for k in range(4):
@@ -112,11 +112,11 @@ def test_interface_answers_while_a_picture_is_in_steps(
     assert len(user.pace.times) == picture_count, "nothing new is to be shown"
     gate.is_open = True
     gate.step_count = 0
-    after = until_whole(house, page)
+    new_picture = until_final(house, page)
     assert gate.step_count > 10
-    assert np.abs(after - before).max() > 20
+    assert np.abs(new_picture - old_picture).max() > 20
     rect = user.layout.active.rect
-    assert is_like_one_drawn_at_once(house, page, after, rect)
+    assert is_like_one_drawn_at_once(house, page, new_picture, rect)
 
 
 def turn_camera(page: Page, user: User) -> None:
@@ -137,25 +137,25 @@ def is_like_one_drawn_at_once(
     user = house.users[page]
     view_of(user).picture.drop()
     user.mark()
-    again = house.final_picture(page)
+    drawn_at_once = house.final_picture(page)
     gl_renderer.STEPPED_FROM = 1
     middle = np.s_[rect.y : rect.y + rect.height, rect.x : rect.x + rect.width]
-    return np.array_equal(again[middle], picture[middle])
+    return np.array_equal(drawn_at_once[middle], picture[middle])
 
 
 def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     view = view_of(user)
     gate.is_open = False
     view.change(show="rings")
     user.mark()
-    until_begun(house, view)
+    until_in_steps(house, view)
     view.change(show="points")
     user.mark()
     gate.is_open = True
-    until_whole(house, page)
+    until_final(house, page)
     assert view.picture.key is not None
     assert view.picture.key.options.paint == "points"
 
@@ -163,18 +163,18 @@ def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> No
 def test_picture_before_a_new_look_stays_as_it_was(house: House, gate: Gate) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     before = read_pixels(user.screen.framebuffer)
     view = view_of(user)
     gate.is_open = False
     view.change(show="depth")
     user.mark()
-    until_begun(house, view)
+    until_in_steps(house, view)
     for _ in range(3):
         step(house.app)
     np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), before)
     gate.is_open = True
-    until_whole(house, page)
+    until_final(house, page)
     assert (read_pixels(user.screen.framebuffer) != before).any()
 
 
@@ -183,7 +183,7 @@ def test_hidden_pane_leaves_the_first_picture_of_another_alone(
 ) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     view = view_of(user)
     data = view.data
     freed_in_steps = []
@@ -197,7 +197,7 @@ def test_hidden_pane_leaves_the_first_picture_of_another_alone(
     data.drop(view.picture)
     gate.is_open = False
     user.mark()
-    until_begun(house, view)
+    until_in_steps(house, view)
     data.drop(ViewportPicture(data.ctx))
     assert freed_in_steps == [False]
 
@@ -205,7 +205,7 @@ def test_hidden_pane_leaves_the_first_picture_of_another_alone(
 def test_slider_that_is_dragged_shows_pictures(house: House, gate: Gate) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     view = view_of(user)
     first_key = view.picture.key
     scales = np.linspace(0.5, 1.0, 400)
@@ -219,16 +219,16 @@ def test_slider_that_is_dragged_shows_pictures(house: House, gate: Gate) -> None
     assert view.picture.key != first_key
     view.change(scale=1.0)
     user.mark()
-    until_whole(house, page)
+    until_final(house, page)
     assert view.picture.key == first_key
 
 
 def test_two_panes_of_a_scene_take_turns(house: House, gate: Gate) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     user.show_beside(user.layout.active.key)
-    until_whole(house, page)
+    until_final(house, page)
     keys = {id(p.view): p.view.view.picture.key for p in user.layout}  # type: ignore[union-attr]
     assert len(keys) == 2
     assert None not in keys.values()
@@ -239,7 +239,7 @@ def test_fault_in_a_step_is_the_scenes(
 ) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
 
     def fail(*_: object) -> np.ndarray:
         raise RuntimeError("no order")
@@ -260,28 +260,28 @@ def test_lines_stay_with_the_picture_that_is_seen(house: House, gate: Gate) -> N
     """A box around the scene moves once the page has the picture that it belongs to."""
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     view = view_of(user)
     crop = view.tools.of(Crop)
     view.tools.choose(crop.name)
     crop.set_shape(Box((0.0, 0.0, 0.0), (0.5, 0.5, 0.5)))
     user.mark()
-    until_whole(house, page)
-    before = lines_of(house, page)
+    until_final(house, page)
+    old_lines = lines_of(house, page)
     gate.is_open = False
     turn_camera(page, user)
-    until_begun(house, view)
+    until_in_steps(house, view)
     for _ in range(20):
         step(house.app)
-    np.testing.assert_array_equal(lines_of(house, page), before)
+    np.testing.assert_array_equal(lines_of(house, page), old_lines)
     gate.is_open = True
-    until_whole(house, page)
+    until_final(house, page)
 
     def is_with_picture() -> bool:
         return not user.waiting and view.seen_camera == view.picture.camera
 
     def have_lines_moved() -> bool:
-        return bool((lines_of(house, page) != before).any())
+        return bool((lines_of(house, page) != old_lines).any())
 
     house.until(is_with_picture)
     assert view.seen_camera == view.rig.camera()
@@ -303,11 +303,11 @@ def test_picture_in_steps_tells_of_the_event_that_it_was_begun_with(
 ) -> None:
     page = house.page(900, 620)
     user = house.users[page]
-    until_whole(house, page)
+    until_final(house, page)
     view = view_of(user)
     gate.is_open = False
     turn_camera(page, user)
-    until_begun(house, view)
+    until_in_steps(house, view)
     gate.is_open = True
 
     def has_answered() -> bool:

@@ -223,12 +223,12 @@ def test_chosen_stream_is_undone(pictures: Viewer) -> None:
 
 
 def test_refused_file_leaves_nothing_to_undo(pictures: Viewer, tmp_path: Path) -> None:
-    shown = pictures.state.selected
+    shown_key = pictures.state.selected
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"no picture")
     pictures.do(FileDrop((str(bad),)))
-    pictures.until(lambda: pictures.user.layout.active.refusal)
-    assert pictures.state.selected == shown
+    pictures.until_refused()
+    assert pictures.state.selected == shown_key
     assert pictures.user.undo_reason() == "nothing to undo"
 
 
@@ -252,7 +252,9 @@ def test_file_taken_out_of_the_list_comes_back(pictures: Viewer) -> None:
 
 
 def test_crop_is_undone_by_the_button_of_its_message(scene: Viewer) -> None:
-    commands = {each.name: each for each in scene.user.layout.active.commands()}
+    commands = {
+        command.name: command for command in scene.user.layout.active.commands()
+    }
     for name in ("crop.box", "crop.none"):
         press_key(scene, "shift")
         scene.user.layout.active.run(commands[name])
@@ -265,8 +267,8 @@ def test_crop_is_undone_by_the_button_of_its_message(scene: Viewer) -> None:
 
 
 def test_keyframes_are_undone(scene: Viewer) -> None:
-    shown: Any = scene.user.view
-    path = shown.view.path
+    shown_view: Any = scene.user.view
+    path = shown_view.view.path
     press_key(scene, "k")
     press_key(scene, "k")
     keyframes = list(path.path.keys)
@@ -286,18 +288,18 @@ def test_selections_of_two_panes_are_undone_one_after_the_other(scene: Viewer) -
     user = scene.user
     press_key(scene, "enter", CTRL)
     scene.until(scene.loaded)
-    commands = {each.name: each for each in user.layout.active.commands()}
+    commands = {command.name: command for command in user.layout.active.commands()}
     panes = list(user.layout)
     for pane in panes:
         press_key(scene, "shift")
         pane.run(commands["select.invert"])
         scene.do()
-    chosen = [pane.undoable_state().chosen for pane in panes]
-    assert all(chosen)
+    selections = [pane.undoable_state().chosen for pane in panes]
+    assert all(selections)
     assert user.history.undo_words == "selection"
     undo(scene)
     states = [pane.undoable_state().chosen for pane in panes]
-    assert states == [chosen[0], None]
+    assert states == [selections[0], None]
     undo(scene)
     assert not any(pane.undoable_state().chosen for pane in panes)
     undo(scene)

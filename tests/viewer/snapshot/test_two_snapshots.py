@@ -98,7 +98,7 @@ def test_second_file_that_is_dropped_fills_b(
     viewer.do(FileDrop(tuple(map(str, files))))
     view = viewer.until_shows(SnapshotView)
     viewport = viewer.user.layout.active
-    viewer.until(lambda: viewport.refusal is not None)
+    viewer.until_refused()
     assert viewport.refusal is not None
     assert "truncated or damaged" in viewport.refusal.reason
     files[1].write_bytes(content)

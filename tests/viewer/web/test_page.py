@@ -206,7 +206,7 @@ def test_picture_of_an_old_layout_is_shown_in_its_panes_of_now(
     assert (canvas_pixels[60:290, 110:390] == blue).all()
     assert not (canvas_pixels == red).all(-1).any()
     send(client, pixels)  # of a layout that its interface has not announced yet
-    client.layout = m.Layout(9, (400, 300), [m.PaneBox(2, (0, 0, 400, 300))])
+    client.layout = m.PageLayout(9, (400, 300), [m.PaneBox(2, (0, 0, 400, 300))])
     client.put(client.layout)
     green = np.full((300, 400, 3), (10, 200, 40), np.uint8)
     shows(client, green)

@@ -69,7 +69,9 @@ class Stage:
 
             def boxes() -> list[Box]:
                 self.user.mark_interface()
-                return [item.seen for item in placed.controls if item.name == name]
+                return [
+                    item.visible_box for item in placed.controls if item.name == name
+                ]
 
             self.wait_for(boxes)
             place = boxes()[0]

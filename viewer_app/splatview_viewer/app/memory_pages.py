@@ -39,14 +39,16 @@ def write_page(file: Path, out: Path, device: str | None) -> str:
     return _write(out, timeline_html(snapshot, _trace_of(snapshot, file, device)))
 
 
-def write_flame(file: Path, out: Path, device: str | None, moment: int | None) -> str:
+def write_flame(
+    file: Path, out: Path, device: str | None, event_index: int | None
+) -> str:
     """Write the flame graph of what is live at a moment as an SVG.
 
     Args:
         file: the snapshot.
         out: the drawing, which appears whole or not at all.
         device: the name of the device that it is of; None: the busiest one.
-        moment: the number of events before it; None: the peak.
+        event_index: the number of events before it; None: the peak.
 
     Returns:
         What was written, for the user.
@@ -58,14 +60,14 @@ def write_flame(file: Path, out: Path, device: str | None, moment: int | None) -
     check_writable(out)
     snapshot = read(file)
     trace = _trace_of(snapshot, file, device)
-    if moment is None:
-        moment = peak_moment(trace)
+    if event_index is None:
+        event_index = peak_moment(trace)
     event_count = len(trace.events)
-    if not 0 <= moment <= event_count:
+    if not 0 <= event_index <= event_count:
         raise ViewerError(
-            f"{file}: --at {moment} is outside the trace; expected 0 to {event_count}"
+            f"{file}: --at {event_index} is outside the trace; expected 0 to {event_count}"
         )
-    return _write(out, flame_svg(snapshot, trace, moment))
+    return _write(out, flame_svg(snapshot, trace, event_index))
 
 
 def _trace_of(snapshot: MemorySnapshot, file: Path, device: str | None) -> Trace:

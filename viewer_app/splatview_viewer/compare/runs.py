@@ -154,7 +154,7 @@ class RunsInPlots:
 
     def pull(self, user: User) -> None:
         """Give the plots of a user the runs that they draw, and the step that is shown."""
-        for viewport in user.layout.seen:
+        for viewport in user.layout.visible_viewports:
             view = _plots_in(viewport)
             if view is None:
                 continue
@@ -173,7 +173,7 @@ class RunsInPlots:
             group = None
         else:
             group = viewport.entry.group
-        for pane in user.layout.seen:
+        for pane in user.layout.visible_viewports:
             if pane is viewport:
                 continue
             for playback in playbacks_of(pane):
@@ -243,7 +243,7 @@ class RunsInPlots:
         """Draw the settings of the plots that are seen, or the button that shows them."""
         user = viewport.user
         active = user.layout.active
-        viewports = sorted(user.layout.seen, key=lambda v: v is not active)
+        viewports = sorted(user.layout.visible_viewports, key=lambda v: v is not active)
         for shown_viewport in viewports:
             view = _plots_in(shown_viewport)
             if view is None:

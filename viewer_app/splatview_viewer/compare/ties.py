@@ -128,12 +128,12 @@ class Ties:
     def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved."""
         ties = self.of_user(user)
-        for viewport in user.layout.seen:
+        for viewport in user.layout.visible_viewports:
             view = lead_of(viewport)
             if view is not None:
                 view.rect = viewport.rect
         self._bequeath(ties)
-        viewports = [v for v in self.tied(user) if v in user.layout.seen]
+        viewports = [v for v in self.tied(user) if v in user.layout.visible_viewports]
         views = []
         for viewport in viewports:
             view = lead_of(viewport)

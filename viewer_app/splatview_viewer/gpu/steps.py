@@ -124,9 +124,9 @@ class StepQueue:
 
     def start(self, steps: Steps[T]) -> SteppedWork[T]:
         """Start a work, whose first step is taken by the next `advance`."""
-        work = SteppedWork(steps, self)
-        self._works.append(work)
-        return work
+        stepped_work = SteppedWork(steps, self)
+        self._works.append(stepped_work)
+        return stepped_work
 
     def submit(self, function: Callable[[Job[T]], T]) -> Job[T]:
         """Have another thread call a function."""
@@ -135,32 +135,32 @@ class StepQueue:
     @property
     def can_go_on(self) -> bool:
         """True if there is a step to take now."""
-        return any(work.can_go_on for work in self._works)
+        return any(stepped_work.can_go_on for stepped_work in self._works)
 
     def advance(self, seconds: float) -> None:
         """Take steps, one at least, and none after so many seconds."""
         end = time.perf_counter() + seconds
         while True:
             self._forget_done()
-            work = next((work for work in self._works if work.can_go_on), None)
-            if work is None:
+            stepped_work = next((work for work in self._works if work.can_go_on), None)
+            if stepped_work is None:
                 return
-            work.step()
+            stepped_work.step()
             # Works take turns.
-            self._works.remove(work)
-            self._works.append(work)
+            self._works.remove(stepped_work)
+            self._works.append(stepped_work)
             if time.perf_counter() >= end:
                 self._forget_done()
                 return
 
     def _forget_done(self) -> None:
-        for work in list(self._works):
-            if work.is_done:
-                self._works.remove(work)
+        for stepped_work in list(self._works):
+            if stepped_work.is_done:
+                self._works.remove(stepped_work)
 
     def close(self) -> None:
         """Give all works up. Idempotent."""
-        for work in self._works:
-            work.give_up()
+        for stepped_work in self._works:
+            stepped_work.give_up()
         self._works.clear()
         self._jobs.close()

@@ -70,7 +70,7 @@ def links_of(name: str) -> tuple[Link, ...]:
 
 
 def make_view(
-    name: str, ctx: moderngl.Context, work: GpuWork | None = None
+    name: str, ctx: moderngl.Context, gpu_work: GpuWork | None = None
 ) -> ShownView:
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     from splatview_viewer.gpu.work import GpuWork
@@ -80,4 +80,4 @@ def make_view(
         raise ViewerError(
             f"a stream of kind {name!r} cannot be shown here; expected {', '.join(shown_kinds())}"
         )
-    return ShownView(view(ctx, work or GpuWork(ctx)))
+    return ShownView(view(ctx, gpu_work or GpuWork(ctx)))

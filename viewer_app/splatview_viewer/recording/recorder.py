@@ -44,12 +44,12 @@ class Recorder:
     """The tapes of all streams, their jobs that pack and write, and their limits."""
 
     def __init__(
-        self, options: RecordOptions, work: GpuWork, wake: Callable[[], None]
+        self, options: RecordOptions, gpu_work: GpuWork, wake: Callable[[], None]
     ) -> None:
         """`wake` ends the loop's sleep, from any thread."""
         self.options = options
         self.wake = wake
-        self.governor = work.governor
+        self.governor = gpu_work.governor
         self._tapes: list[Tape] = []
         self.jobs = JobQueue("splatview recorder", wake)
         """At most two of each tape."""

@@ -38,9 +38,9 @@ class PairCompositor:
     Belongs to the thread that holds the context.
     """
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork | None = None) -> None:
+    def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork | None = None) -> None:
         self._ctx = ctx
-        self._work = work or GpuWork(ctx)
+        self._gpu_work = gpu_work or GpuWork(ctx)
         self._passes = PassVariants(ctx, "fullscreen.vert", "pair.frag")
         self._targets: dict[int, RenderTarget] = {}
         self._measurement: _Measurement | None = None
@@ -142,7 +142,7 @@ class PairCompositor:
         framebuffer.use()
         framebuffer.viewport = viewport
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        with self._work("compare", rect.width, rect.height):
+        with self._gpu_work("compare", rect.width, rect.height):
             compose.draw_fullscreen()
 
     def _textures(self) -> list[moderngl.Texture]:
@@ -177,7 +177,7 @@ class PairCompositor:
         add_up.set_uniforms(low=(x0, y0), high=(x1, y1), block=_BLOCK)
         with (
             self._ctx.scope(sums.framebuffer, moderngl.NOTHING),
-            self._work("psnr", *size),
+            self._gpu_work("psnr", *size),
         ):
             add_up.draw_fullscreen()
 

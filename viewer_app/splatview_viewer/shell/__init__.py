@@ -1,3 +1,1 @@
-"""One user of the viewer: its viewports, and the panel and words that Dear ImGui draws
-around and over the pictures.
-"""
+"""The viewer of one user: viewports, and the panel and words that Dear ImGui draws."""

@@ -421,7 +421,8 @@ def _draw_row(row: MenuRow, index: int) -> bool:
     ink_dim = theme.DIM
     if is_focused or target.hovered:
         draw_chosen(target, ring=is_focused)
-        ink = ink_dim = theme.ON_CHOSEN
+        ink = theme.ON_CHOSEN
+        ink_dim = theme.ON_CHOSEN
     right = draw_words(target, row.keys, ink_dim)
     x = draw_icon(target, row.icon, ink_dim)
     write(row.title, x, target.middle[1], ink, right - x)

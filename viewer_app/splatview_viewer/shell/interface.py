@@ -99,7 +99,7 @@ class Interface:
 
     @property
     def surroundings(self) -> Literal["desktop", "phone", "none"]:
-        """What is around the pictures, as views ask."""
+        """Return the form of the interface around the pictures, as views ask for it."""
         if self.state.bare:
             return "none"
         if self.zones.form == "phone":
@@ -164,7 +164,7 @@ class Interface:
         )
         with frame:
             self.place_zones(self.surface.size, scale)
-            for viewport in user.layout.seen:
+            for viewport in user.layout.visible_viewports:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)
             self._zone("messages", self.toasts.draw, user, scale)
             if self.state.bare:
@@ -219,8 +219,10 @@ class Interface:
         if (changes, readout) == self._covered:
             return
         self._covered = (changes, readout)
-        names = [name for e in user.state.entries for name in (e.name, e.group)]
-        self.surface.cover([*names, readout])
+        letters = [readout]
+        for entry in user.state.entries:
+            letters += (entry.name, entry.group)
+        self.surface.cover(letters)
 
     def _take_visit(self, user: User) -> Visit | None:
         """Return what a phone shows in place of all else, and place the zones for it."""

@@ -1,4 +1,4 @@
-"""What a user chose of the interface: plain data, remembered for the next time."""
+"""A user's choices of the interface: plain data, remembered for the next time."""
 
 from __future__ import annotations
 
@@ -125,9 +125,8 @@ def _choices(value: Any, highest: int) -> dict[str, bool]:
     """Return the last choices of a dictionary; none for anything else."""
     if not isinstance(value, dict):
         return {}
-    choices = {
-        name: is_chosen
-        for name, is_chosen in value.items()
-        if isinstance(name, str) and isinstance(is_chosen, bool)
-    }
+    choices = {}
+    for name, is_chosen in value.items():
+        if isinstance(name, str) and isinstance(is_chosen, bool):
+            choices[name] = is_chosen
     return dict(list(choices.items())[-highest:])

@@ -73,7 +73,9 @@ def key_lines(user: User) -> list[KeyHelp]:
     lines: list[KeyHelp] = []
     if user.view is not None:
         lines += user.view.view.keys
-    listed_keys = {keys for line in lines for keys in _shortcuts_of(line)}
+    listed_keys: set[str] = set()
+    for line in lines:
+        listed_keys.update(_shortcuts_of(line))
     for command in user.layout.active.commands():
         if command.keys and command.main_keys not in listed_keys:
             topic = command.name.split(".")[0]
@@ -124,9 +126,9 @@ def draw_key_list(user: User, picture: Rect, scale: float) -> None:
     key_groups = group_lines(user)
     screen = imgui.get_io().display_size
     try_rects = (picture, Rect(0, 0, round(screen.x), round(screen.y)))
-    tries = [
-        _try(key_groups, count, rect, scale) for rect in try_rects for count in _COUNTS
-    ]
+    tries = []
+    for rect in try_rects:
+        tries += [_try(key_groups, count, rect, scale) for count in _COUNTS]
     # The first of equal ones: the picture, and few columns.
     best_try = max(tries, key=_Try.rank)
     _draw_columns(best_try, scale * best_try.share)
@@ -155,7 +157,7 @@ class _Try(NamedTuple):
 def _try(key_groups: Sequence[KeyGroup], count: int, rect: Rect, scale: float) -> _Try:
     """Lay groups out in columns of about the same height."""
     column_height = max(
-        sum(key_group.height for key_group in key_groups) / count,
+        _height_of(key_groups) / count,
         max((key_group.height for key_group in key_groups), default=0.0),
     )
     columns: list[list[KeyGroup]] = [[]]
@@ -173,7 +175,7 @@ def _try(key_groups: Sequence[KeyGroup], count: int, rect: Rect, scale: float) -
     widths = [_widths(column, scale) for column in columns]
     gaps = (len(columns) - 1) * _COLUMN_GAP + 2 * _PAD
     width = sum(keys + _KEYS_GAP + does for keys, does in widths) + gaps
-    tallest = max(sum(key_group.height for key_group in column) for column in columns)
+    tallest = max(map(_height_of, columns))
     height = tallest + 2 * _PAD - _AFTER
     share = min(
         1.0,
@@ -183,10 +185,17 @@ def _try(key_groups: Sequence[KeyGroup], count: int, rect: Rect, scale: float) -
     return _Try(max(share, _LEAST_SCALE), rect, columns, widths, width, height)
 
 
+def _height_of(key_groups: Sequence[KeyGroup]) -> float:
+    """Return the points that groups take below each other."""
+    return sum(key_group.height for key_group in key_groups)
+
+
 def _widths(column: Sequence[KeyGroup], scale: float) -> tuple[float, float]:
     """Return the points of the widest keys and of the widest meaning in a column."""
     with theme.font_size(theme.SMALL_SIZE):
-        lines = [line for key_group in column for line in key_group.lines]
+        lines: list[KeyHelp] = []
+        for key_group in column:
+            lines += key_group.lines
         keys = max(sum(_cap_widths(line, scale)) for line in lines)
         does = max(lettering.measure(line.does).x for line in lines)
     return keys / scale, does / scale

@@ -1,4 +1,4 @@
-"""What keys that are not for the interface do: commands, and Escape layer by layer."""
+"""Keys that are not for the interface: commands, and Escape layer by layer."""
 
 from __future__ import annotations
 

@@ -65,12 +65,11 @@ class KnownSettings:
         entry = viewport.entry
         if entry is None:
             return
-        unknown = [
-            section
-            for tab in TABS
-            for section in viewport.describe(tab)[0]
-            if (entry.kind, section.title) not in self._labels
-        ]
+        unknown = []
+        for tab in TABS:
+            for section in viewport.describe(tab)[0]:
+                if (entry.kind, section.title) not in self._labels:
+                    unknown.append(section)
         if not unknown:
             return
         imgui.set_next_window_pos(ImVec2(-_FAR, -_FAR))

@@ -35,10 +35,10 @@ class Layout:
         self.maximised = False
         """True while the active one is seen alone."""
         self._user = user
-        self._over: Viewport | None = None
+        self._pointed_viewport: Viewport | None = None
         """The viewport under the pointer."""
-        self._there = False
-        self._placed: tuple[object, ...] = ()
+        self._is_page_visible = False
+        self._placement_key: tuple[object, ...] = ()
         """What the places of the viewports were calculated from."""
 
     def __iter__(self) -> Iterator[Viewport]:
@@ -48,16 +48,16 @@ class Layout:
         return len(self.all)
 
     @property
-    def seen(self) -> list[Viewport]:
+    def visible_viewports(self) -> list[Viewport]:
         if self.maximised:
             return [self.active]
         return self.all
 
     # -- changes -----------------------------------------------------------------------
 
-    def look(self, there: bool) -> None:
+    def observe(self, is_page_visible: bool) -> None:
         """Have the entries of those that are seen brought from now on, or of none."""
-        self._there = there
+        self._is_page_visible = is_page_visible
         self._settle()
 
     def activate(self, viewport: Viewport) -> None:
@@ -84,11 +84,11 @@ class Layout:
         """Close one; the last one stays."""
         if len(self.all) < 2:
             return
-        at = self.all.index(viewport)
+        index = self.all.index(viewport)
         self._user.catalogue.leave(viewport)
         self.all.remove(viewport)
         if viewport is self.active:
-            self.active = self.all[min(at, len(self.all) - 1)]
+            self.active = self.all[min(index, len(self.all) - 1)]
         self.maximised = self.maximised and len(self.all) > 1
         self._changed()
 
@@ -110,9 +110,9 @@ class Layout:
         self.maximised = maximised
         self._changed()
 
-    def step(self, by: int) -> None:
+    def step(self, count: int) -> None:
         """Activate the next viewport, or the one before."""
-        self.active = self.all[(self.all.index(self.active) + by) % len(self.all)]
+        self.active = self.all[(self.all.index(self.active) + count) % len(self.all)]
         self._changed()
 
     def _changed(self) -> None:
@@ -122,13 +122,13 @@ class Layout:
     def _settle(self) -> None:
         """Have those look that are seen, and no others."""
         catalogue = self._user.catalogue
-        seen = []
-        if self._there:
-            seen = self.seen
+        viewports = []
+        if self._is_page_visible:
+            viewports = self.visible_viewports
         for viewport in self.all:
-            if viewport not in seen:
+            if viewport not in viewports:
                 catalogue.hide(viewport)
-        for viewport in seen:
+        for viewport in viewports:
             if viewport not in catalogue.viewports:
                 catalogue.join(viewport)
 
@@ -136,15 +136,15 @@ class Layout:
 
     def place(self, area: Rect, scale: float) -> None:
         """Give those that are seen their parts of `area`, each with a strip above it."""
-        seen = self.seen
+        viewports = self.visible_viewports
         around = self._user.interface.surroundings
         # A phone's top bar tells what its only pane shows.
-        is_named = around == "desktop" or (around == "phone" and len(seen) > 1)
-        placed = (area, scale, is_named, *seen)
-        if placed == self._placed:
+        is_named = around == "desktop" or (around == "phone" and len(viewports) > 1)
+        placement_key = (area, scale, is_named, *viewports)
+        if placement_key == self._placement_key:
             return
-        self._placed = placed
-        columns, rows = grid(len(seen), area.width, area.height)
+        self._placement_key = placement_key
+        columns, rows = grid(len(viewports), area.width, area.height)
         header = 0
         if is_named:
             height = STRIP_HEIGHT
@@ -152,22 +152,22 @@ class Layout:
                 height = PHONE_STRIP_HEIGHT
             header = min(round(height * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
-        for i, viewport in enumerate(seen):
+        for i, viewport in enumerate(viewports):
             row, column = divmod(i, columns)
             # the last row is shared by fewer
             if row < rows - 1:
-                across = columns
+                columns_of_row = columns
             else:
-                across = len(seen) - columns * (rows - 1)
+                columns_of_row = len(viewports) - columns * (rows - 1)
             left, right = (
-                round(area.width * c / across) + gap * (0 < c < across)
+                round(area.width * c / columns_of_row) + gap * (0 < c < columns_of_row)
                 for c in (column, column + 1)
             )
             top, bottom = (
                 round(area.height * r / rows) + gap * (0 < r < rows)
                 for r in (row, row + 1)
             )
-            right = right - gap * (column + 1 < across)
+            right = right - gap * (column + 1 < columns_of_row)
             bottom = bottom - gap * (row + 1 < rows)
             x = area.x + left
             y = area.y + top
@@ -180,30 +180,30 @@ class Layout:
 
         It is where the pointer is, or where a drag began; of keys the active one.
         """
-        seen = self.seen
-        held = next((viewport for viewport in seen if viewport.captured), None)
-        if held is not None:
-            return held
+        viewports = self.visible_viewports
+        captor = next((viewport for viewport in viewports if viewport.captured), None)
+        if captor is not None:
+            return captor
         if isinstance(
             event,
             (ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.Wheel, ev.Pinch),
         ):
-            for viewport in seen:
+            for viewport in viewports:
                 if viewport.rect.contains(event.x, event.y):
                     if (
-                        self._over is not None
-                        and self._over is not viewport
-                        and self._over in seen
+                        self._pointed_viewport is not None
+                        and self._pointed_viewport is not viewport
+                        and self._pointed_viewport in viewports
                     ):
-                        self._over.take(ev.PointerLeave(), False)
-                    self._over = viewport
+                        self._pointed_viewport.take(ev.PointerLeave(), False)
+                    self._pointed_viewport = viewport
                     return viewport
         if (
             isinstance(event, ev.PointerLeave)
-            and self._over is not None
-            and self._over in seen
+            and self._pointed_viewport is not None
+            and self._pointed_viewport in viewports
         ):
-            return self._over
+            return self._pointed_viewport
         return self.active
 
     def covered(self) -> Sequence[Rect]:
@@ -211,7 +211,9 @@ class Layout:
 
         The strips above these belong to them.
         """
-        heads = [viewport.head for viewport in self.seen if viewport.head.height]
+        heads = [
+            viewport.head for viewport in self.visible_viewports if viewport.head.height
+        ]
         zones = self._user.interface.zones
         over = [edge_of(zones, self._user.screen.state.scale)]
         # What lies over the picture on a small screen.
@@ -219,11 +221,10 @@ class Layout:
             over.append(zones.time)
         elif zones.form == "narrow":
             over.append(zones.panel)
-        return [
-            *heads,
-            *over,
-            *(board for viewport in self.seen for board in viewport.covered()),
-        ]
+        boards = [*heads, *over]
+        for viewport in self.visible_viewports:
+            boards += viewport.covered()
+        return boards
 
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:

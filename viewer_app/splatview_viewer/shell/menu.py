@@ -217,7 +217,8 @@ def _draw_row(row: MenuRow, width: float) -> bool:
         ink_dim = theme.DIM
     if enabled and (is_focused or item.hovered):
         draw_chosen(item, ring=bool(is_focused))
-        ink = ink_dim = theme.ON_CHOSEN
+        ink = theme.ON_CHOSEN
+        ink_dim = theme.ON_CHOSEN
     side_text = row.reason or row.keys
     right = draw_words(item, side_text, ink_dim)
     x = draw_icon(item, row.icon, ink_dim)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """What a user is told of a file that cannot be read."""
+    """The message of a file that cannot be read."""
 
     name: str
     reason: str

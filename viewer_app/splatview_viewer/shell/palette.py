@@ -41,7 +41,7 @@ def _row_height() -> float:
 
 
 class Palette:
-    """What one user searches for, and what is chosen of what is found."""
+    """The search of one user, its matches, and the chosen one of them."""
 
     def __init__(self) -> None:
         self.query = ""
@@ -263,7 +263,8 @@ class Palette:
         dim = theme.DIM if enabled else theme.FAINT
         if index == self.index:
             draw_chosen(row_item, ring=True)
-            ink = dim = theme.ON_CHOSEN
+            ink = theme.ON_CHOSEN
+            dim = theme.ON_CHOSEN
         if item.keys and enabled:
             right = _draw_cap_at_right(row_item, item.keys, dim)
         else:

@@ -1,4 +1,4 @@
-"""What the palette lists, and how it is found by what is typed."""
+"""The items that the palette lists, and their search by typed words."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Match(NamedTuple):
 
 def all_items(user: User) -> list[PaletteItem]:
     """Return everything that a user can choose now."""
-    items = [
-        _command_item(command, partial(user.run, command), command.reason(user))
-        for command in COMMANDS
-        if command.name != PALETTE
-    ]
+    items = []
+    for command in COMMANDS:
+        if command.name != PALETTE:
+            run = partial(user.run, command)
+            items.append(_command_item(command, run, command.reason(user)))
     viewport = user.layout.active
     items += view_items(user, viewport.commands())
     items += _section_items(user)
@@ -74,14 +74,11 @@ def all_items(user: User) -> list[PaletteItem]:
 def view_items(user: User, commands: Iterable[Command[Any]]) -> list[PaletteItem]:
     """Return the items of commands of what the active pane shows."""
     viewport = user.layout.active
-    return [
-        _command_item(
-            command,
-            partial(user.do, viewport.run, command),
-            viewport.reason(command),
-        )
-        for command in commands
-    ]
+    items = []
+    for command in commands:
+        run = partial(user.do, viewport.run, command)
+        items.append(_command_item(command, run, viewport.reason(command)))
+    return items
 
 
 def _command_item(
@@ -114,17 +111,18 @@ def _section_items(user: User) -> list[PaletteItem]:
             )
         )
         section_path = f"{TABS[tab]}, {section}"
-        items += [
-            PaletteItem(
-                label,
-                partial(open_section, label),
-                "Settings",
-                "sliders",
-                side_text=section_path,
+        for label in settings:
+            if label == section:
+                continue
+            items.append(
+                PaletteItem(
+                    label,
+                    partial(open_section, label),
+                    "Settings",
+                    "sliders",
+                    side_text=section_path,
+                )
             )
-            for label in settings
-            if label != section
-        ]
     return items
 
 

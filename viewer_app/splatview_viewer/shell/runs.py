@@ -195,7 +195,7 @@ def group_words(user: User, group: RunGroup, state: RunState) -> str:
 
 
 class RunTexts(NamedTuple):
-    """What the bar says of a run."""
+    """The texts of a run in the top bar."""
 
     step: str
     rate: str

@@ -1,4 +1,4 @@
-"""What has to be drawn on one user's screen, and when it may be."""
+"""The drawings that are due on one user's screen, and when each may be made."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ class Schedule:
         layer = self._user.screen.interface
         if layer is None or not self.pictures_dirty or not layer.takes_pictures:
             return False
-        return not all(viewport.is_pending for viewport in self._user.layout.seen)
+        return not all(
+            viewport.is_pending for viewport in self._user.layout.visible_viewports
+        )
 
     def next_drawing(self, now: float) -> float:
         """Return the time at which what waits may be drawn; inf for nothing."""

@@ -232,10 +232,10 @@ def _points_of(
     """Return the pixels of a plot in a rectangle."""
     left, top = corner
     width, height = size
-    return [
-        ImVec2(left + x * width, top + y * height)
-        for x, y in zip(plot.x, plot.y, strict=True)
-    ]
+    points = []
+    for x, y in zip(plot.x, plot.y, strict=True):
+        points.append(ImVec2(left + x * width, top + y * height))
+    return points
 
 
 @lru_cache(32)

@@ -162,7 +162,9 @@ def _rows_of(
     """Return all rows, pinned entries first in their own order."""
     rows = []
     if pinned:
-        by_pin = {e.lasting_name: (group, e) for group in groups for e in group.entries}
+        by_pin: dict[str, tuple[RunGroup, Entry]] = {}
+        for group in groups:
+            by_pin.update((e.lasting_name, (group, e)) for e in group.entries)
         members = [by_pin[pin] for pin in pinned if pin in by_pin]
         rows += [Row(group, entry, is_pinned=True) for group, entry in members]
     for group in groups:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system.terminal import printable
@@ -154,7 +155,7 @@ def save_scene(user: User, key: str) -> None:
 def take_out(user: User, keys: Sequence[str]) -> None:
     """Take entries out of the list; files can be brought back."""
     slots = [user.catalogue.slots[key] for key in keys if key in user.catalogue.slots]
-    files = [file for slot in slots for file in _files_of(slot)]
+    files = list(chain.from_iterable(map(_files_of, slots)))
 
     def take() -> None:
         for key in keys:

@@ -1,4 +1,4 @@
-"""What the rows of the list of streams say: facts, tips, letters of what is compared."""
+"""Texts of the rows of the list of streams: facts, tips, letters of comparisons."""
 
 from __future__ import annotations
 

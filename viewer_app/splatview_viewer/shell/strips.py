@@ -50,7 +50,7 @@ def draw_strips(user: User, info: Info, scale: float) -> None:
 
     info: of the active one.
     """
-    for viewport in user.layout.seen:
+    for viewport in user.layout.visible_viewports:
         if not viewport.head.height:
             continue
         pane_index = user.layout.all.index(viewport)
@@ -79,7 +79,7 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     )
     phrases = _phrases(viewport, info, note, user)
     _draw_phrases(phrases, title_left, right - 8 * scale, middle)
-    if is_active and (len(layout.seen) > 1 or note.tied is not None):
+    if is_active and (len(layout.visible_viewports) > 1 or note.tied is not None):
         draw = imgui.get_window_draw_list()
         draw.add_rect_filled(
             ImVec2(strip.x, strip.y + strip.height - 2 * scale),
@@ -185,7 +185,7 @@ def _note_of(viewport: Viewport) -> PaneNote:
 
 def _phrases(viewport: Viewport, info: Info, note: PaneNote, user: User) -> list[str]:
     """Return the facts of a pane, the most important ones first."""
-    is_alone = len(user.layout.seen) == 1
+    is_alone = len(user.layout.visible_viewports) == 1
     step = _past_step(viewport)
     # The top bar says at which step the run is.
     live_words = _step_words(_live_step(viewport))

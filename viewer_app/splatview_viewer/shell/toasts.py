@@ -46,11 +46,9 @@ class Toasts:
     def end_old(self, state: State, now: float) -> bool:
         """Drop messages whose time is over; return whether there were any."""
         count = len(state.toasts)
-        state.toasts = [
-            replace(toast, until=min(toast.until, now + TOAST_S))
-            for toast in state.toasts
-            if now < toast.until
-        ]
+        current = [toast for toast in state.toasts if now < toast.until]
+        latest = now + TOAST_S
+        state.toasts = [replace(t, until=min(t.until, latest)) for t in current]
         return len(state.toasts) != count
 
     def keep_pointed(

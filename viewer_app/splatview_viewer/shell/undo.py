@@ -53,7 +53,7 @@ class LayoutMemory(NamedTuple):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """What of it is a change of the layout: neither states nor the active pane."""
+        """Return the panes and their entries, without states or the active pane."""
         panes = [(pane.viewport, pane.key) for pane in self.panes]
         return (tuple(panes), self.maximised)
 
@@ -77,8 +77,8 @@ class ViewChange:
 
 
 @dataclass
-class Step:
-    """What one gesture changed."""
+class UndoStep:
+    """The changes of one gesture."""
 
     gesture: int
     changed_at: float
@@ -93,9 +93,7 @@ class Step:
 
     @property
     def fields(self) -> frozenset[str]:
-        return frozenset(
-            name for change in self.views.values() for name in change.new_values
-        )
+        return frozenset().union(*(c.new_values for c in self.views.values()))
 
     @property
     def title(self) -> str:
@@ -114,9 +112,9 @@ class History:
 
     def __init__(self, user: User) -> None:
         self._user = user
-        self.done: deque[Step] = deque(maxlen=MAX_STEPS)
+        self.done: deque[UndoStep] = deque(maxlen=MAX_STEPS)
         """The steps that can be undone, the last one last."""
-        self._undone: list[Step] = []
+        self._undone: list[UndoStep] = []
         self._known_states: dict[int, tuple[Undoable, Any]] = {}
         """The views and their states of the last turn, by the views' ids."""
         self._at_press: dict[int, tuple[Undoable, Any]] = {}
@@ -189,11 +187,11 @@ class History:
         for step in (*self.done, *self._undone):
             if step.layout is not None and step.layout[1].has_entry(key):
                 step.layout = None
-        self.done = deque(filter(Step.is_needed, self.done), MAX_STEPS)
-        self._undone = list(filter(Step.is_needed, self._undone))
+        self.done = deque(filter(UndoStep.is_needed, self.done), MAX_STEPS)
+        self._undone = list(filter(UndoStep.is_needed, self._undone))
         self._take_down()
 
-    def _apply(self, step: Step, *, back: bool) -> None:
+    def _apply(self, step: UndoStep, *, back: bool) -> None:
         self._ignored = self.gesture
         for action in step.actions:
             if back:
@@ -317,7 +315,7 @@ class History:
             before_step, _ = step.layout
         step.layout = before_step, after_step
 
-    def _open_step(self, changed: frozenset[str], now: float) -> Step:
+    def _open_step(self, changed: frozenset[str], now: float) -> UndoStep:
         """Return the step that a change belongs to, which may be a new one."""
         self._undone.clear()
         if self.done:
@@ -327,7 +325,7 @@ class History:
             if step.gesture == self.gesture or moves_on:
                 step.changed_at = now
                 return step
-        step = Step(self.gesture, now)
+        step = UndoStep(self.gesture, now)
         self.done.append(step)
         return step
 

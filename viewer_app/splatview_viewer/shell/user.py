@@ -58,7 +58,7 @@ class User(UserActions):
         self,
         screen: Screen,
         catalogue: Catalogue,
-        work: GpuWork,
+        gpu_work: GpuWork,
         *,
         panel: bool = True,
         max_fps: float = 60.0,
@@ -80,7 +80,7 @@ class User(UserActions):
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.schedule = Schedule(self)
         """What has to be drawn, and when."""
-        self._pictures = UserPictures(self, work)
+        self._pictures = UserPictures(self, gpu_work)
         self.host = Host(
             self.say,
             lambda path: self.do(self.open, path),
@@ -99,7 +99,7 @@ class User(UserActions):
         """What the user can undo."""
         self._openings = Openings(self)
         self.interface = self._make_interface(has_panel=panel)
-        self.pace = Pace(work, max_fps)
+        self.pace = Pace(gpu_work, max_fps)
         self._far = far
         self._was_seen = True
         self._hover_at = math.inf
@@ -123,7 +123,7 @@ class User(UserActions):
         self.screen = screen
         self._pictures.forget_sent()
         self.let_go()
-        self.layout.look(True)
+        self.layout.observe(True)
         self.mark(SETTLE)
 
     def rise(self) -> None:
@@ -132,7 +132,7 @@ class User(UserActions):
         What was chosen, cameras included, is kept; what is held down is let go.
         """
         self.let_go()
-        self.layout.look(False)
+        self.layout.observe(False)
 
     def let_go(self) -> None:
         """Release all keys and buttons that are down: their end will not be reported."""
@@ -171,10 +171,11 @@ class User(UserActions):
         self._was_seen = self.screen.state.visible
         if was_visible and not self._was_seen:
             self._hide()
-        for viewport in self.layout.seen:
+        for viewport in self.layout.visible_viewports:
             viewport.tick(now)
-        if any([f.tick(self, now) for f in self.catalogue.features]):
-            self.mark_interface()
+        for feature in self.catalogue.features:
+            if feature.tick(self, now):
+                self.mark_interface()
         self._openings.watch()
         self.history.watch(now)
         if self.interface.toasts.end_old(self.state, now):

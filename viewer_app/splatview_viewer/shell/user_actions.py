@@ -177,8 +177,10 @@ class UserActions:
 
     def go_to_step(self, step: float) -> None:
         """Show the snapshot of a step in the active viewport and those tied to it."""
-        features = self.catalogue.features
-        if not any([f.go_to_step(self.layout.active, step) for f in features]):
+        has_snapshots = False
+        for feature in self.catalogue.features:
+            has_snapshots |= feature.go_to_step(self.layout.active, step)
+        if not has_snapshots:
             self.say("No snapshots are recorded of what is shown")
 
     def compare(self, how: str, key: str) -> None:

@@ -118,12 +118,12 @@ class UserPictures:
         self._user.layout.place(area, self._user.screen.state.scale)
         for feature in self._user.catalogue.features:
             feature.pull(self._user)
-        if len(self._user.layout.seen) > 1:  # what lies between them
+        if len(self._user.layout.visible_viewports) > 1:  # what lies between them
             framebuffer.use()
             framebuffer.clear(
                 *BACKDROP, 1.0, viewport=area.viewport(framebuffer.height)
             )
-        for viewport in self._user.layout.seen:
+        for viewport in self._user.layout.visible_viewports:
             viewport.draw(framebuffer)
         if self._user.interface.state.bare:
             # As a rule nothing is drawn over it: it need not wait for the words.
@@ -166,13 +166,14 @@ class UserPictures:
 
     def _seen_views(self) -> Iterator[View[Any, Any]]:
         """Yield what the panes show."""
-        for viewport in self._user.layout.seen:
+        for viewport in self._user.layout.visible_viewports:
             if viewport.view is not None:
                 yield viewport.view.view
 
     def _panes(self) -> list[Pane]:
         return [
-            Pane(viewport.number, viewport.rect) for viewport in self._user.layout.seen
+            Pane(viewport.number, viewport.rect)
+            for viewport in self._user.layout.visible_viewports
         ]
 
     def _caption(self) -> Caption:
@@ -188,7 +189,9 @@ class UserPictures:
         if layer is None:
             self._user.screen.present(self._caption())
         elif self._drew_pictures:
-            is_pending = any(viewport.is_pending for viewport in self._user.layout.seen)
+            is_pending = any(
+                viewport.is_pending for viewport in self._user.layout.visible_viewports
+            )
             answers = self._user.schedule.pictures_answer
             picture_number = layer.present_pictures(
                 self._panes(), answers=answers, is_next_begun=is_pending

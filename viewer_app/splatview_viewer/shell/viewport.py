@@ -379,7 +379,8 @@ class Viewport:
             titled += [s for s in feature.sections(self) if s.tab == tab]
 
         def draw_own() -> bool:
-            return any([section.draw() for section in untitled])
+            changes = [section.draw() for section in untitled]
+            return any(changes)
 
         if untitled:
             titled = [Section("Show", draw_own, True, tab=tab), *titled]

@@ -1,4 +1,4 @@
-"""What a phone has in place of its top bar and tabs while a view is elsewhere.
+"""The zone in place of a phone's top bar and tabs while a view is elsewhere.
 
 That is while it looks through a training camera.
 """

@@ -335,10 +335,10 @@ class MemorySnapshot:
         return [self.frame(int(f)) for f in self.stacks.frames_of(stack_id)]
 
 
-def live_mask(trace: Trace, moment: int) -> np.ndarray:
+def live_mask(trace: Trace, event_index: int) -> np.ndarray:
     """Return which allocations are live at a moment, bool (A,)."""
     allocations = trace.allocations
-    return (allocations.start < moment) & (allocations.end >= moment)
+    return (allocations.start < event_index) & (allocations.end >= event_index)
 
 
 def bytes_at_moments(

@@ -324,7 +324,7 @@ def _text_of(line: Sequence[TextRun]) -> str:
 def runs(text: str) -> tuple[TextRun, ...]:
     """Return the pieces of a line in the order of drawing, from left to right."""
     pieces = _join_over_spaces(_split_by_font(text))
-    if any(piece.face is not None for piece in pieces):
+    if any(segment.face is not None for segment in pieces):
         pieces = _split_off_spaces(pieces)
     ordered: Sequence[tuple[str, FontFace | None]] = pieces
     if has_right_to_left(text):
@@ -386,26 +386,26 @@ def _is_invisible(char: str) -> bool:
 def _join_over_spaces(pieces: Sequence[_FontPiece]) -> list[_FontPiece]:
     """Put spaces between two pieces of the same font into one piece with them."""
     joined: list[_FontPiece] = []
-    for piece in pieces:
-        if piece.face is not None and len(joined) > 1:
+    for segment in pieces:
+        if segment.face is not None and len(joined) > 1:
             first, space = joined[-2:]
             is_space = space.text.isspace() and space.face is None
-            if is_space and first.face == piece.face:
-                text = first.text + space.text + piece.text
-                joined[-2:] = [_FontPiece(text, piece.face)]
+            if is_space and first.face == segment.face:
+                text = first.text + space.text + segment.text
+                joined[-2:] = [_FontPiece(text, segment.face)]
                 continue
-        joined.append(piece)
+        joined.append(segment)
     return joined
 
 
 def _split_off_spaces(pieces: Sequence[_FontPiece]) -> list[_FontPiece]:
     """Make the spaces around pieces in imgui's font pieces of their own."""
     split: list[_FontPiece] = []
-    for piece in pieces:
-        text = piece.text
+    for segment in pieces:
+        text = segment.text
         core = text.strip()
-        if piece.face is not None or core == text or not core:
-            split.append(piece)
+        if segment.face is not None or core == text or not core:
+            split.append(segment)
             continue
         start = text.index(core)
         end = start + len(core)

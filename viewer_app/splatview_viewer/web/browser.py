@@ -108,7 +108,7 @@ class BrowserScreen:
         ctx: moderngl.Context,
         connection: PageConnection,
         encoder: Encoder,
-        work: GpuWork | None = None,
+        gpu_work: GpuWork | None = None,
     ) -> None:
         """Make the screen.
 
@@ -116,7 +116,7 @@ class BrowserScreen:
             ctx: the shared context.
             connection: the connection to the page.
             encoder: shared with other screens, and not closed here.
-            work: counts what the GPU encodes.
+            gpu_work: counts what the GPU encodes.
 
         Raises:
             GraphicsError: no framebuffer of the page's size can be made.
@@ -126,7 +126,7 @@ class BrowserScreen:
         """The same for a browser that comes back."""
         self.desktop = PageDesktop(connection)
         self._connection = connection
-        self._gpu_work = work
+        self._gpu_work = gpu_work
         hello = connection.hello
         self._size = _drawn_size(hello.width, hello.height)
         self._scale = hello.scale
@@ -444,7 +444,7 @@ class Browsers:
         for line in startup_lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
-    def arrivals(self, now: float, work: GpuWork) -> list[BrowserScreen]:
+    def arrivals(self, now: float, gpu_work: GpuWork) -> list[BrowserScreen]:
         """Return the screens of browsers that connected since the last call.
 
         It is called at each turn of the loop.
@@ -453,14 +453,14 @@ class Browsers:
         self._return_memory(now)
         while self._encoder is not None and self._encoder.durations:
             size, ms = self._encoder.durations.popleft()
-            work.record(("encode", *size), ms)
+            gpu_work.record(("encode", *size), ms)
         screens = []
         for connection in self.server.arrivals():
             # It is made late: on a GPU it takes some hundred MB.
             if self._encoder is None:
                 self._encoder = choose_encoder(self._ctx)
             try:
-                screen = BrowserScreen(self._ctx, connection, self._encoder, work)
+                screen = BrowserScreen(self._ctx, connection, self._encoder, gpu_work)
             # A fault of one page must not end the viewer.
             except Exception as e:
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)

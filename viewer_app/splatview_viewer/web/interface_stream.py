@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.web.changes import changed_rects, encode_part
-from splatview_viewer.web.messages import Interface
+from splatview_viewer.web.messages import InterfaceUpdate
 from splatview_viewer.web.pacing import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class InterfaceStream:
         """Note that an update and all before it are on the page."""
         self._acked = min(max(self._acked, update_number), self._sent_count)
 
-    async def next(self) -> tuple[Interface, bytes] | None:
+    async def next(self) -> tuple[InterfaceUpdate, bytes] | None:
         """Return the next update to send, and its files; None where nothing changed.
 
         Raises:
@@ -108,14 +108,14 @@ class InterfaceStream:
 
     def _encode(
         self, drawn: _DrawnInterface, previous: _DrawnInterface | None
-    ) -> tuple[Interface, bytes]:
+    ) -> tuple[InterfaceUpdate, bytes]:
         """Encode what changed, in a worker."""
         picture = drawn.picture
         with self._with_pixels(picture):  # type: ignore[attr-defined]
             previous_picture = previous.picture if previous else None
             rects = changed_rects(picture, previous_picture)
             files = [encode_part(picture, rect) for rect in rects]
-        message = Interface(
+        message = InterfaceUpdate(
             number=self._sent_count + 1,
             layout=drawn.layout,
             boxes=[(r.x, r.y, r.width, r.height) for r in rects],

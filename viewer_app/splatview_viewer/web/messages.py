@@ -1,8 +1,8 @@
 """The messages of the WebSocket: JSON texts both ways.
 
 A page shows two layers: pictures of panes, and the interface over them. The files of an
-`Interface` follow it in one binary message. The image of a `Picture` follows it in
-binary messages of a part each, between which an `Interface` may come.
+`InterfaceUpdate` follow it in one binary message. The image of a `Picture` follows it
+in binary messages of a part each, between which an `InterfaceUpdate` may come.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
@@ -129,11 +129,11 @@ class PaneBox(NamedTuple):
     box: Box
 
 
-class Layout(_Message, frozen=True):
+class PageLayout(_Message, frozen=True, tag="layout"):
     """Tells where the panes lie.
 
-    It holds from the first `Interface` on that names it. A `Picture` of another one is
-    shown in the rectangles of now.
+    It holds from the first `InterfaceUpdate` on that names it. A `Picture` of another
+    one is shown in the rectangles of now.
     """
 
     number: int
@@ -142,7 +142,7 @@ class Layout(_Message, frozen=True):
     panes: list[PaneBox]
 
 
-class Interface(_Message, frozen=True, kw_only=True):
+class InterfaceUpdate(_Message, frozen=True, kw_only=True, tag="interface"):
     """Parts of the interface, each as a file without loss; what it leaves out stays.
 
     The next binary message has the files, one after the other, of `sizes` bytes.
@@ -179,7 +179,7 @@ class Picture(_Message, frozen=True, kw_only=True):
         return self.box[2], self.box[3]
 
 
-Drawing = Layout | Interface | Picture
+Drawing = PageLayout | InterfaceUpdate | Picture
 ServerMessage = Welcome | Caption | Clipboard | Offer | Ask | Drawing
 
 

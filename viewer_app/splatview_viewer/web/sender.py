@@ -26,7 +26,7 @@ from splatview_viewer.web.encoders import TurboEncoder, encode_lossless
 from splatview_viewer.web.interface_stream import InterfaceStream
 from splatview_viewer.web.messages import (
     Ack,
-    Layout,
+    PageLayout,
     PaneBox,
     Picture,
     ServerMessage,
@@ -86,7 +86,7 @@ class Sender:
         self._encoder = encoder
         self._pacer = Pacer()
         self._interface = InterfaceStream(self._pixels_of)
-        self._layout = Layout(0, (0, 0), [])
+        self._layout = PageLayout(0, (0, 0), [])
         """The layout of what was put last."""
         self._waiting: _Drawn | None = None
         self._encoding = False
@@ -173,7 +173,7 @@ class Sender:
             for key, rect in panes
         ]
         if (size, boxes) != (self._layout.size, self._layout.panes):
-            self._layout = Layout(self._layout.number + 1, size, boxes)
+            self._layout = PageLayout(self._layout.number + 1, size, boxes)
             self._connection.send(self._layout)
         return self._layout.number
 

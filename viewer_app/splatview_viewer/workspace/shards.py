@@ -300,7 +300,7 @@ class ShardedStream:
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """What differs once something of it, or of a rank's run, has changed."""
+        """Return numbers that differ once the stream, or a rank's run, has changed."""
         counts = [self.version]
         for shard in self.shards:
             counts += [shard.stream.changes, shard.stream.run.total_version]

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 
-def _view(ctx: moderngl.Context, work: GpuWork) -> GaussianView:
+def _view(ctx: moderngl.Context, gpu_work: GpuWork) -> GaussianView:
     from splatview_viewer.kinds.gaussians.cache import SceneCache
     from splatview_viewer.kinds.gaussians.state import GaussianState
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
-    return GaussianView(SceneCache(ctx, work), GaussianState())
+    return GaussianView(SceneCache(ctx, gpu_work), GaussianState())
 
 
 def _holds(value: Any) -> bool:

@@ -68,10 +68,10 @@ class SceneCache:
     """
 
     def __init__(
-        self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None
+        self, ctx: moderngl.Context, gpu_work: GpuWork, renderer: Renderer | None = None
     ) -> None:
         self.ctx = ctx
-        self.work = work
+        self.work = gpu_work
         self.renderer = renderer or choose_renderer(ctx)
         self.summary: GaussianSummary | None = None
         """Facts about the scene; None while there is none."""
@@ -95,7 +95,7 @@ class SceneCache:
         self.on_gpu = False
         """The scene is read where it lies."""
         self.stopwatch = Stopwatch()
-        self.composer = Composer(ctx, work)
+        self.composer = Composer(ctx, gpu_work)
         self.moved = MovedPictures(self)
         """Moves the pictures while the camera moves."""
         self.stepped = SteppedPictures(self)

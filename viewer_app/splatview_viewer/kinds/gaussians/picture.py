@@ -188,9 +188,9 @@ class ViewportPicture:
 class Composer:
     """Lays pictures over backgrounds, with one pass of a shader."""
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork) -> None:
         self._ctx = ctx
-        self._work = work
+        self._gpu_work = gpu_work
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
         """By the names that are defined in the shader."""
 
@@ -241,7 +241,7 @@ class Composer:
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program)
         framebuffer.viewport = viewport
-        with self._work("compose", rect.width, rect.height):
+        with self._gpu_work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 
     def copy(self, source: PixelSource, framebuffer: moderngl.Framebuffer) -> None:
@@ -251,7 +251,7 @@ class Composer:
         """
         array = self._array((*source.defines, "COPY"))
         with (
-            self._work("copy", *source.size),
+            self._gpu_work("copy", *source.size),
             self._ctx.scope(framebuffer, moderngl.NOTHING),
         ):
             source.bind(array.program, 0)

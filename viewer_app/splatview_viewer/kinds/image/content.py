@@ -74,7 +74,7 @@ class ImageContent:
     one has taken its place.
     """
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork) -> None:
         self.now = 0.0
         """Time of the last `tick`."""
         self.source: PixelSource | None = None
@@ -85,7 +85,7 @@ class ImageContent:
         again."""
         self.last_drawing = 0
         """The last drawing that any view submitted."""
-        self.values = ValueSampler(ctx, work, self.vertex_array)
+        self.values = ValueSampler(ctx, gpu_work, self.vertex_array)
         self.hints = self.values.hints
         self.layout = ""
         """As it was published."""
@@ -97,7 +97,7 @@ class ImageContent:
         """Overlays."""
         self.stopwatch = Stopwatch()
         self.ctx = ctx
-        self.work = work
+        self.work = gpu_work
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
         self._frame_in_place: StreamFrame | None = None
         """The frame that drawings read where it lies."""

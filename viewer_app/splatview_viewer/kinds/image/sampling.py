@@ -45,14 +45,14 @@ class ValueSampler:
     def __init__(
         self,
         ctx: moderngl.Context,
-        work: GpuWork,
+        gpu_work: GpuWork,
         vertex_array: Callable[[tuple[str, ...]], moderngl.VertexArray],
     ) -> None:
         """Start without a picture.
 
         Args:
             ctx: the OpenGL context.
-            work: times the drawings.
+            gpu_work: times the drawings.
             vertex_array: returns the program for a source with these defines.
         """
         self.broken_count = 0
@@ -63,7 +63,7 @@ class ValueSampler:
         self.measurement: Measurement | None = None
         """What the values stand for; None: for brightness."""
         self._ctx = ctx
-        self._work = work
+        self._gpu_work = gpu_work
         self._vertex_array = vertex_array
         self._source: PixelSource | None = None
         self._has_measured_range = False
@@ -134,15 +134,15 @@ class ValueSampler:
         source.bind(array.program, 0)
         with (
             self._ctx.scope(framebuffer, moderngl.NOTHING),
-            self._work("count", *source.size),
+            self._gpu_work("count", *source.size),
         ):
             array.render(moderngl.TRIANGLES, vertices=3)
-        self._work.flush()
-        return _RunningCount(framebuffer, self._work.submitted)
+        self._gpu_work.flush()
+        return _RunningCount(framebuffer, self._gpu_work.submitted)
 
     def _finish_count(self, count: _RunningCount, source: PixelSource) -> bool:
         """Read the result of a count, if the GPU has finished it."""
-        if self._work.finished < count.drawing:
+        if self._gpu_work.finished < count.drawing:
             return False
         return self._read_count(count, source)
 

@@ -106,10 +106,10 @@ def draw_plot(view: SnapshotView, rect: Rect, note: PlotNote | None = None) -> R
         view.state = world.with_window(view.state, x, y)
     if plot.hovered and _is_clicked(scale):
         state = view.state
-        moment = state.pointed_moment
-        if moment is None:
-            moment = state.moment
-        view.change(selected=state.hovered, moment=moment)
+        event_index = state.pointed_moment
+        if event_index is None:
+            event_index = state.moment
+        view.change(selected=state.hovered, moment=event_index)
     return plot.rect
 
 
@@ -193,14 +193,14 @@ def _point(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
             view.change(pointed_moment=None, hovered=None)
         return
     x, y = plot.pointer
-    moment = None
+    event_index = None
     hovered = None
     painting = view.picture.current
     if painting is not None:
-        moment, hovered = painting.pixel_at(x, y)
-    if moment is None:
-        moment = world.axis.moment(x)
-    view.change(pointed_moment=moment, hovered=hovered)
+        event_index, hovered = painting.pixel_at(x, y)
+    if event_index is None:
+        event_index = world.axis.moment(x)
+    view.change(pointed_moment=event_index, hovered=hovered)
     view.pointer = x, y
 
 
@@ -364,28 +364,28 @@ def _draw_marks(
     bottom = r.y + r.height
     mark_a, mark_b = state.marks
 
-    def screen_x(moment: int) -> float:
-        return plot.to_pixel(world.axis.x_of(moment))[0]
+    def screen_x(event_index: int) -> float:
+        return plot.to_pixel(world.axis.x_of(event_index))[0]
 
     def draw_line(
-        moment: int, color: ImVec4, text: str, y: float, anchor: float
+        event_index: int, color: ImVec4, text: str, y: float, anchor: float
     ) -> None:
-        plot.upright(world.axis.x_of(moment), color, 1.5)
-        x = screen_x(moment)
+        plot.upright(world.axis.x_of(event_index), color, 1.5)
+        x = screen_x(event_index)
         if r.x - 1 <= x <= r.x + r.width + 1:
             card(draw, (x, y), [(text, color)], (0.5, anchor), bounds=r, pad=0.36)
 
-    for moment in view.content.ooms(view.device) or ():
-        draw_line(moment, theme.FAULT, "out of memory", r.y + 2 * scale, 0)
+    for event_index in view.content.ooms(view.device) or ():
+        draw_line(event_index, theme.FAULT, "out of memory", r.y + 2 * scale, 0)
     if mark_a is not None and mark_b is not None:
         draw.add_rect_filled(
             ImVec2(screen_x(mark_a), r.y),
             ImVec2(screen_x(mark_b), bottom),
             theme.u32(theme.WAITS, 0.07),
         )
-    for moment, name in ((mark_a, "A"), (mark_b, "B")):
-        if moment is not None:
-            draw_line(moment, theme.WAITS, name, bottom - 3 * scale, 1)
+    for event_index, name in ((mark_a, "A"), (mark_b, "B")):
+        if event_index is not None:
+            draw_line(event_index, theme.WAITS, name, bottom - 3 * scale, 1)
     if state.moment is not None and note is None:
         x = screen_x(state.moment)
         size = 5 * scale
@@ -410,8 +410,8 @@ def _draw_marks(
 
 def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> None:
     """Draw the crosshair, its labels on both axes, and a card about what is there."""
-    moment = view.state.pointed_moment
-    if moment is None or not plot.hovered or view.host.exact:
+    event_index = view.state.pointed_moment
+    if event_index is None or not plot.hovered or view.host.exact:
         return
     r = plot.rect
     scale = plot.scale
@@ -422,7 +422,7 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
     right = r.x + r.width
     draw.add_line(ImVec2(x, r.y), ImVec2(x, bottom), color, scale)
     draw.add_line(ImVec2(r.x, y), ImVec2(right, y), color, scale)
-    label = world.x_text(moment)
+    label = world.x_text(event_index)
     card(draw, (x, bottom + 3 * scale), [(label, theme.TEXT)], (0.5, 0))
     y_label = world.y_text(plot.pointer[1])
     if y_label:
@@ -430,13 +430,13 @@ def _draw_pointer(view: SnapshotView, world: PlotWorld, plot: plots.Plot) -> Non
         bounds = Rect(left, r.y, r.width, r.height)
         corner = (r.x - 3 * scale, y)
         card(draw, corner, [(y_label, theme.TEXT)], (1, 0.5), bounds=bounds)
-    lines = _pointer_lines(view, world, moment)
+    lines = _pointer_lines(view, world, event_index)
     if lines:
         plot.set_card(lines)
 
 
 def _pointer_lines(
-    view: SnapshotView, world: PlotWorld, moment: int
+    view: SnapshotView, world: PlotWorld, event_index: int
 ) -> list[tuple[str, ImVec4]]:
     """Return the lines of the card beside the pointer."""
     lines: list[tuple[str, ImVec4]] = []
@@ -452,8 +452,8 @@ def _pointer_lines(
             (fitted(lived, max_width), theme.DIM),
         ]
     if view.state.tab != "addresses":
-        live = size_text(int(world.bands.live[moment]))
-        reserved = size_text(int(world.bands.reserved[moment]))
+        live = size_text(int(world.bands.live[event_index]))
+        reserved = size_text(int(world.bands.reserved[event_index]))
         # The first line of a card is bright.
         color = theme.TEXT
         if lines:

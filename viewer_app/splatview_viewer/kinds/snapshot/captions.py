@@ -64,37 +64,37 @@ def readings_of(view: SnapshotView) -> Readings | None:
     if partner is not None:
         return _compared_readings(view, partner)
     bands = view.bands
-    moment = view.state.pointed_moment
+    event_index = view.state.pointed_moment
     title = "At the pointer"
-    if moment is None:
-        moment = view.moment
+    if event_index is None:
+        event_index = view.moment
         title = "At the line" if view.state.moment is not None else "At the peak"
-    if bands is None or moment is None or moment >= len(bands.live):
+    if bands is None or event_index is None or event_index >= len(bands.live):
         return None
     values = (
-        Reading("live", size_text(int(bands.live[moment]))),
-        Reading("reserved", size_text(int(bands.reserved[moment]))),
+        Reading("live", size_text(int(bands.live[event_index]))),
+        Reading("reserved", size_text(int(bands.reserved[event_index]))),
     )
-    return Readings(title, event_text(moment), values)
+    return Readings(title, event_text(event_index), values)
 
 
 def _compared_readings(view: SnapshotView, partner: SnapshotView) -> Readings | None:
     """Return the live bytes of A and of B; None until they are known."""
     runs = view.two_runs
-    moments = runs.pointed(partner)
+    event_indices = runs.pointed(partner)
     title = "At the pointer"
-    if moments is None:
-        moments = runs.line(partner)
+    if event_indices is None:
+        event_indices = runs.line(partner)
         title = "At the line"
-    if moments is None:
+    if event_indices is None:
         return None
     values = []
     places = []
     for badge, side in zip("AB", runs.sides(partner), strict=True):
         bands = side.bands
-        moment = moments[0] if side is view else moments[1]
-        if bands is None or moment >= len(bands.live):
+        event_index = event_indices[0] if side is view else event_indices[1]
+        if bands is None or event_index >= len(bands.live):
             return None
-        values.append(Reading("live", size_text(int(bands.live[moment])), badge))
-        places.append(moment)
+        values.append(Reading("live", size_text(int(bands.live[event_index])), badge))
+        places.append(event_index)
     return Readings(title, event_text(places[0]), values)

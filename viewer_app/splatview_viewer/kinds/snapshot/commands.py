@@ -24,9 +24,9 @@ def _search(view: SnapshotView) -> None:
 
 
 def _mark(view: SnapshotView) -> None:
-    moment = view.pointed_or_chosen_moment()
-    if moment is not None:
-        view.state = view.state.with_mark(moment)
+    event_index = view.pointed_or_chosen_moment()
+    if event_index is not None:
+        view.state = view.state.with_mark(event_index)
 
 
 def _why_no_mark(view: SnapshotView) -> str | None:

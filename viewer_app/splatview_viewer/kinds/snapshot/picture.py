@@ -76,10 +76,10 @@ class Painting:
         row = int((y - sheet.low) // sheet.per_pixel)
         if not 0 <= column < width or self.column_moments[column] < 0:
             return None, None
-        moment = int(self.column_moments[column])
+        event_index = int(self.column_moments[column])
         if not 0 <= row < height or self.ids[row, column] < 0:
-            return moment, None
-        return moment, int(self.ids[row, column])
+            return event_index, None
+        return event_index, int(self.ids[row, column])
 
 
 def paint_sheet(

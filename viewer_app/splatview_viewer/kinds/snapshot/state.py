@@ -117,15 +117,15 @@ class SnapshotState:
         choices = {**dict(self.choices), name: value}
         return replace(self, choices=tuple(sorted(choices.items())))
 
-    def with_mark(self, moment: int) -> SnapshotState:
+    def with_mark(self, event_index: int) -> SnapshotState:
         """Return the state after a moment was marked to be compared.
 
         The first one is marked, then the second, then the first again.
         """
         a, b = self.marks
         if a is None or b is not None:
-            return replace(self, marks=(moment, None))
-        return replace(self, marks=(min(a, moment), max(a, moment)))
+            return replace(self, marks=(event_index, None))
+        return replace(self, marks=(min(a, event_index), max(a, event_index)))
 
     def without_window(self) -> SnapshotState:
         """Return the state in which all is visible."""

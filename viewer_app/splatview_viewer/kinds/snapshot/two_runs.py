@@ -140,19 +140,19 @@ class TwoRuns:
         meeting_moments = self._moments_that_meet(partner)
         if axis is None or other_axis is None or meeting_moments is None:
             return None
-        own_moment, partner_moment = meeting_moments
-        return other_axis.x_of(partner_moment) - axis.x_of(own_moment)
+        own_event, partner_moment = meeting_moments
+        return other_axis.x_of(partner_moment) - axis.x_of(own_event)
 
     def _moments_that_meet(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return a moment of each that are put above each other; None: not yet known."""
         view = self._view
         line_up = view.state.line_up
         if line_up == "peak":
-            own_moment = view.content.peak(view.device)
+            own_event = view.content.peak(view.device)
             partner_moment = partner.content.peak(partner.device)
-            if own_moment is None or partner_moment is None:
+            if own_event is None or partner_moment is None:
                 return None
-            return (own_moment, partner_moment)
+            return (own_event, partner_moment)
         if line_up == "mark":
             return self._marked_moments(partner)
         # The first event, whose time is 0.
@@ -164,18 +164,18 @@ class TwoRuns:
 
         The beginnings of both where neither is so.
         """
-        own_moment = self._view.state.marks[0]
+        own_event = self._view.state.marks[0]
         partner_moment = partner.state.marks[0]
-        if own_moment is not None and partner_moment is not None:
-            return own_moment, partner_moment
+        if own_event is not None and partner_moment is not None:
+            return own_event, partner_moment
         beginnings = []
         for view in (self._view, partner):
             ranges = annotated_ranges(view.content.snapshot, view.trace)
             starts = ranges.moments[0].tolist()
             beginnings.append(dict(zip(ranges.names, starts, strict=True)))
-        for name, moment in beginnings[0].items():
+        for name, event_index in beginnings[0].items():
             if name in beginnings[1]:
-                return moment, beginnings[1][name]
+                return event_index, beginnings[1][name]
         return 0, 0
 
     def prepare(self, partner: SnapshotView) -> None:
@@ -224,14 +224,14 @@ class TwoRuns:
             partner.change(x=_moved(state.x, shift))
         meeting_moments = self._moments_that_meet(partner)
         assert meeting_moments is not None, "the shift was worked out from them"
-        own_moment, partner_moment = meeting_moments
-        view.shared = SharedAxes(extent, height, axis.x_of(own_moment))
+        own_event, partner_moment = meeting_moments
+        view.shared = SharedAxes(extent, height, axis.x_of(own_event))
         partner.shared = SharedAxes(
             other_extent, height, other_axis.x_of(partner_moment)
         )
         if state.moment is not None:
-            moment = other_axis.moment(axis.x_of(state.moment) + shift)
-            partner.change(moment=moment)
+            event_index = other_axis.moment(axis.x_of(state.moment) + shift)
+            partner.change(moment=event_index)
 
     def take_back(self, partner: SnapshotView, previous: SnapshotState) -> None:
         """Take what the user did in the partner's plot into the view's state.
@@ -249,8 +249,8 @@ class TwoRuns:
             if view.state.tied_bytes and state.y != previous.y:
                 view.change(y=state.y)
             if state.moment is not None and state.moment != previous.moment:
-                moment = axis.moment(other_axis.x_of(state.moment) - shift)
-                view.change(moment=moment)
+                event_index = axis.moment(other_axis.x_of(state.moment) - shift)
+                view.change(moment=event_index)
         if state.selected is not None and state.selected != previous.selected:
             view.change(selected=None)
         view.change(partner=state)
@@ -265,10 +265,10 @@ class TwoRuns:
     def line(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return the moments of the view and of the partner at the chosen line."""
         view = self._view
-        own_moment = view.moment
-        if own_moment is None:
+        own_event = view.moment
+        if own_event is None:
             return None
-        return self._with_partner_moment(partner, own_moment)
+        return self._with_partner_moment(partner, own_event)
 
     def pointed(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return the moments of both under the pointer; None: it is over neither."""
@@ -289,7 +289,7 @@ class TwoRuns:
         return axis.moment(other_axis.x_of(partner_moment) - shift), partner_moment
 
     def _with_partner_moment(
-        self, partner: SnapshotView, own_moment: int
+        self, partner: SnapshotView, own_event: int
     ) -> tuple[int, int] | None:
         """Return a moment of the view, and the one of the partner at the same x."""
         view = self._view
@@ -298,7 +298,7 @@ class TwoRuns:
         other_axis = partner.content.axis(partner.device, view.state.unit)
         if shift is None or axis is None or other_axis is None:
             return None
-        return own_moment, other_axis.moment(axis.x_of(own_moment) + shift)
+        return own_event, other_axis.moment(axis.x_of(own_event) + shift)
 
 
 def _moved(span: Range | None, shift: float) -> Range | None:

@@ -231,17 +231,17 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
         """Set fields of the state."""
         self.state = replace(self.state, **changes)
 
-    def choose_moment(self, moment: int, *, close: bool = False) -> None:
+    def choose_moment(self, event_index: int, *, close: bool = False) -> None:
         """Choose a moment, and move the window to it if it is outside.
 
         Args:
             close: zoom in to a two-hundredth of the axis, or less.
         """
         axis = self.content.axis(self.device, self.state.unit)
-        self.change(moment=moment)
+        self.change(moment=event_index)
         if axis is None or (self.state.x is None and not close):
             return
-        x = axis.x_of(moment)
+        x = axis.x_of(event_index)
         x0, x1 = self.state.x or axis.extent
         if not close and x0 <= x <= x1:
             return
@@ -501,11 +501,17 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
     def info(self) -> Info:
         snapshot = self.content.snapshot
         traces = snapshot.traces
-        moment = self.state.pointed_moment
+        event_index = self.state.pointed_moment
         bands = self.content.peek(("bands", self.device, self.measure))
         readout = ""
-        if bands is not None and moment is not None and moment < len(bands.live):
-            readout = f"{moment:,}   {size_text(int(bands.live[moment]))} live"
+        if (
+            bands is not None
+            and event_index is not None
+            and event_index < len(bands.live)
+        ):
+            readout = (
+                f"{event_index:,}   {size_text(int(bands.live[event_index]))} live"
+            )
         event_count = sum(len(trace.events) for trace in traces)
         counts = {
             "device": len(traces) if len(traces) > 1 else 0,

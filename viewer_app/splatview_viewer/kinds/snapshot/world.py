@@ -239,13 +239,13 @@ class PlotWorld:
             return duration_ticks(*window, self.shared.zero, count)
         return time_ticks(*window, self.axis.origin_us, count)
 
-    def x_text(self, moment: int) -> str:
+    def x_text(self, event_index: int) -> str:
         """Return a label of the time axis: a moment, or its time."""
         if self.axis.unit == "events" or not self.axis.has_times:
-            return f"{moment:,}"
+            return f"{event_index:,}"
         if self.shared.zero is not None:
-            return duration_text(self.axis.x_of(moment) - self.shared.zero)
-        return clock_text(self.axis.time_us(moment))
+            return duration_text(self.axis.x_of(event_index) - self.shared.zero)
+        return clock_text(self.axis.time_us(event_index))
 
     def y_text(self, y: float) -> str:
         """Return a label of the bytes axis: bytes, or an address."""

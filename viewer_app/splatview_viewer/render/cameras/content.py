@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class CamerasContent:
     """Lives until the last of its users is gone."""
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork) -> None:
         self.ctx = ctx
-        self.work = work
+        self.work = gpu_work
         self.cameras: CameraSet | None = None
         self.current: int | None = None
         """Index of the camera that is trained with; None if it was not published."""
@@ -36,7 +36,7 @@ class CamerasContent:
         """Counts changes of cameras, of photographs and of `current`."""
         self.meta: dict[str, object] = {}
         self.photos = PhotoStore(self._wake)
-        self.drawing = FrustumDrawing(ctx, work)
+        self.drawing = FrustumDrawing(ctx, gpu_work)
         self.hints = CameraHints()
         self.wants_thumbnails = True
         """True if small photographs are wanted."""

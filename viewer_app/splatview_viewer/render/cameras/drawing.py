@@ -86,9 +86,9 @@ class FrustumDrawing:
     Belongs to the thread that holds the context.
     """
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork) -> None:
         self._ctx = ctx
-        self._work = work
+        self._gpu_work = gpu_work
         self._cameras: CameraSet | None = None
         self._table: moderngl.Texture | None = None
         self._atlas: moderngl.Texture | None = None
@@ -211,7 +211,7 @@ class FrustumDrawing:
         ctx.blend_func = moderngl.ONE, moderngl.ONE_MINUS_SRC_ALPHA
         try:
             self._table.use(0)
-            with self._work("frustums", rect.width, rect.height, count):
+            with self._gpu_work("frustums", rect.width, rect.height, count):
                 if style.pictures and self._atlas is not None:
                     self._atlas.use(1)
                     self._render("pictures", uniforms, _PICTURE_VERTICES, count)

@@ -270,13 +270,15 @@ class Compositor:
         """Make room for a picture of `size` pixels, before its projection."""
         raise NotImplementedError
 
-    def steps(self, visible: int, near: float, parts: Parts | None) -> Steps[Channels]:
+    def steps(
+        self, visible: int, near: float, part_sizes: Parts | None
+    ) -> Steps[Channels]:
         """Return the steps that composite the first `visible` projections.
 
         Args:
             visible: Gaussians that are drawn.
             near: the camera's.
-            parts: sizes of what is drawn in one step; None: as much as there is.
+            part_sizes: sizes of what is drawn in one step; None: as much as there is.
         """
         raise NotImplementedError
 
@@ -341,12 +343,12 @@ class ArrayTextures:
         name: str,
         array: np.ndarray,
         width: int,
-        parts: Parts | None,
+        part_sizes: Parts | None,
         capacity: int = 1,
     ) -> Steps[None]:
         """Return the steps that write an array into a texture, as `write`.
 
-        parts: sizes of what is written in one step; None: all.
+        part_sizes: sizes of what is written in one step; None: all.
         """
         count, components = array.shape
         height = max(ceil_div(max(count, capacity), width), 1)
@@ -355,8 +357,8 @@ class ArrayTextures:
         array = np.ascontiguousarray(array)
         rows, columns = divmod(count, width)
         part_rows = max(rows, 1)
-        if parts is not None:
-            part_rows = max(parts.texels // width, 1)
+        if part_sizes is not None:
+            part_rows = max(part_sizes.texels // width, 1)
         for first in range(0, rows, part_rows):
             end = min(first + part_rows, rows)
             full_rows = array[first * width : end * width]

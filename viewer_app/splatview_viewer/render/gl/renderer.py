@@ -237,7 +237,7 @@ class GlRenderer(Renderer):
         self._unread = scene
         self._scene = None
 
-    def _read(self, parts: Parts | None) -> Steps[None]:
+    def _read(self, part_sizes: Parts | None) -> Steps[None]:
         """Return the steps that activate and upload the scene that is not read yet."""
         scene = self._unread
         if scene is None:
@@ -250,8 +250,8 @@ class GlRenderer(Renderer):
         packed_width = layout.packed_columns * _PACKED // 4
         rest_width = layout.sh_columns * max(layout.sh_stored, 1)
         write = self._fields.write_steps
-        yield from write("gaussians", packed.gaussians, packed_width, parts)
-        yield from write("shN", packed.coefficients, rest_width, parts)
+        yield from write("gaussians", packed.gaussians, packed_width, part_sizes)
+        yield from write("shN", packed.coefficients, rest_width, part_sizes)
         self._layout = layout
         self._sh_degree = packed.sh_degree
         self._means = packed.means
@@ -320,12 +320,12 @@ class GlRenderer(Renderer):
         return self._draw(camera, options, Parts())
 
     def _draw(
-        self, camera: Camera, options: RenderOptions, parts: Parts | None
+        self, camera: Camera, options: RenderOptions, part_sizes: Parts | None
     ) -> Steps[GlPicture]:
         """Return the steps of a picture, of these parts or of one."""
         compositor = self._compositor
         try:
-            yield from self._read(parts)
+            yield from self._read(part_sizes)
             compositor.begin((camera.width, camera.height), options)
             visible = 0
             if len(self._means):
@@ -334,8 +334,8 @@ class GlRenderer(Renderer):
                 visible = len(entries)
                 count = len(self._means)
                 self._fields.write("order", entries[:, None], self._columns, count)
-                yield from self._project(camera, options, visible, parts)
-            channels = yield from compositor.steps(visible, camera.near, parts)
+                yield from self._project(camera, options, visible, part_sizes)
+            channels = yield from compositor.steps(visible, camera.near, part_sizes)
         except moderngl.Error as e:
             raise RendererError(f"gl: {error_text(e)}") from e
         self.thinned = compositor.thinned
@@ -401,13 +401,13 @@ class GlRenderer(Renderer):
         camera: Camera,
         options: RenderOptions,
         visible: int,
-        parts: Parts | None,
+        part_sizes: Parts | None,
     ) -> Steps[None]:
         """Project the first `visible` Gaussians of the order into float textures."""
         all_rows = ceil_div(visible, self._columns)
         rows = max(all_rows, 1)
-        if parts is not None:
-            rows = max(parts.gaussians // self._columns, 1)
+        if part_sizes is not None:
+            rows = max(part_sizes.gaussians // self._columns, 1)
         for first in range(0, all_rows, rows):
             area = (0, first, self._columns, min(rows, all_rows - first))
             self._project_area(camera, options, visible, area)

@@ -228,7 +228,9 @@ class TileCompositor(Compositor):
         self._paint = PAINTS[options.paint]
         self._is_nearest = self._paint.composition == "nearest"
 
-    def steps(self, visible: int, near: float, parts: Parts | None) -> Steps[Channels]:
+    def steps(
+        self, visible: int, near: float, part_sizes: Parts | None
+    ) -> Steps[Channels]:
         self._near = near
         self.thinned = ""
         channels: list[Channel] = ["color"]
@@ -237,9 +239,9 @@ class TileCompositor(Compositor):
         slot: int | None = None
         if visible:
             boxes = self._read_boxes(visible)
-            slot = yield from self._walk_chunks(boxes, channels, parts)
+            slot = yield from self._walk_chunks(boxes, channels, part_sizes)
         for channel in channels:
-            yield from self._gather_channel(channel, slot, parts)
+            yield from self._gather_channel(channel, slot, part_sizes)
         depth = None
         if self._options.depth:
             depth = self._targets.picture("depth").textures["picture"]
@@ -283,7 +285,7 @@ class TileCompositor(Compositor):
         return boxes[:visible]
 
     def _walk_chunks(
-        self, boxes: np.ndarray, channels: list[Channel], parts: Parts | None
+        self, boxes: np.ndarray, channels: list[Channel], part_sizes: Parts | None
     ) -> Steps[int | None]:
         """Walk along the lists of all chunks.
 
@@ -302,8 +304,10 @@ class TileCompositor(Compositor):
             self._lists.write(lists)
             next_slot = 0 if slot is None else 1 - slot
             areas = [self._targets.walked_area()]
-            if parts is not None:
-                areas = list(self._targets.walked_areas(lists.ranges, parts.entries))
+            if part_sizes is not None:
+                areas = list(
+                    self._targets.walked_areas(lists.ranges, part_sizes.entries)
+                )
             # Depth takes a walk of its own: there are not more than eight outputs.
             for channel in channels:
                 for area in areas:
@@ -388,7 +392,7 @@ class TileCompositor(Compositor):
         return np.frombuffer(data, np.uint8).reshape(self._targets.grid[::-1]) > 0
 
     def _gather_channel(
-        self, channel: Channel, slot: int | None, parts: Parts | None
+        self, channel: Channel, slot: int | None, part_sizes: Parts | None
     ) -> Steps[None]:
         """Bring the parts of all pixels together in the target of a channel."""
         target = self._targets.picture(channel).framebuffer
@@ -397,8 +401,8 @@ class TileCompositor(Compositor):
             target.clear()
             return
         rows = height
-        if parts is not None:
-            rows = max(parts.pixels // width, 1)
+        if part_sizes is not None:
+            rows = max(part_sizes.pixels // width, 1)
         for first in range(0, height, rows):
             area = (0, first, width, min(rows, height - first))
             self._gather_area(channel, slot, target, area)

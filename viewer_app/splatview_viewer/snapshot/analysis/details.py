@@ -82,7 +82,10 @@ class Details:
 
 
 def describe(
-    snapshot: MemorySnapshot, trace: Trace, allocation: int, moment: int | None = None
+    snapshot: MemorySnapshot,
+    trace: Trace,
+    allocation: int,
+    event_index: int | None = None,
 ) -> Details:
     """Describe an allocation; with a moment, also its share of what is live then."""
     stack = int(trace.allocations.stack[allocation])
@@ -96,7 +99,7 @@ def describe(
         rows=[
             *_memory_rows(trace, allocation),
             *life(trace, allocation).items(),
-            *_share_rows(trace, allocation, moment),
+            *_share_rows(trace, allocation, event_index),
             *_origin_rows(snapshot, trace, allocation),
             ("Number", f"{allocation:,} on {device_text(trace.device)}"),
         ],
@@ -132,15 +135,15 @@ def _memory_rows(trace: Trace, allocation: int) -> list[tuple[str, str]]:
 
 
 def _share_rows(
-    trace: Trace, allocation: int, moment: int | None
+    trace: Trace, allocation: int, event_index: int | None
 ) -> list[tuple[str, str]]:
     """Return a row on the share of what is live at a moment, if the allocation is."""
-    if moment is None or not live_mask(trace, moment)[allocation]:
+    if event_index is None or not live_mask(trace, event_index)[allocation]:
         return []
     size = trace.allocations.size
-    live = int(size.sum(where=live_mask(trace, moment)))
+    live = int(size.sum(where=live_mask(trace, event_index)))
     share = int(size[allocation]) / max(live, 1)
-    text = f"{share:.1%} of the {size_text(live)} live at moment {moment:,}"
+    text = f"{share:.1%} of the {size_text(live)} live at moment {event_index:,}"
     return [("Share", text)]
 
 

@@ -88,15 +88,15 @@ class _Reserved(NamedTuple):
         return segment, is_inside
 
 
-def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> SegmentsAt:
+def segments_at(snapshot: MemorySnapshot, trace: Trace, event_index: int) -> SegmentsAt:
     """Return segments and blocks at a moment.
 
     Sizes of blocks are the allocator's where the snapshot has them (blocks that are there
     at its end). Others are rounded up to 512 bytes, and take the rest after them where the
     allocator would not have split it off.
     """
-    reserved = _reserved_at(trace, moment)
-    ids, start, end = _blocks_in_use(trace, moment, reserved)
+    reserved = _reserved_at(trace, event_index)
+    ids, start, end = _blocks_in_use(trace, event_index, reserved)
 
     # Every piece between two edges is one block, or free.
     segment_end = reserved.addr + reserved.size
@@ -116,11 +116,11 @@ def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> Segments
     nothing = np.int32(-1)
     allocation = np.where(is_used, np.append(ids, nothing)[block], nothing)
     state = np.full(len(edges), INACTIVE, np.uint8)
-    is_live = trace.allocations.end[allocation[is_used]] >= moment
+    is_live = trace.allocations.end[allocation[is_used]] >= event_index
     state[is_used] = np.where(is_live, ACTIVE, PENDING)
     free, active, pending = np.bincount(state, length, 3).astype(int).tolist()
     return SegmentsAt(
-        moment=moment,
+        moment=event_index,
         addr=unsigned(reserved.addr),
         size=reserved.size,
         stream=reserved.stream,
@@ -138,7 +138,7 @@ def segments_at(snapshot: MemorySnapshot, trace: Trace, moment: int) -> Segments
 
 
 def _blocks_in_use(
-    trace: Trace, moment: int, reserved: _Reserved
+    trace: Trace, event_index: int, reserved: _Reserved
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the ids, first bytes and ends of blocks that are in use or pending.
 
@@ -146,7 +146,7 @@ def _blocks_in_use(
     """
     allocations = trace.allocations
     freed = np.maximum(allocations.freed, allocations.end)
-    is_there = (allocations.start < moment) & (freed >= moment)
+    is_there = (allocations.start < event_index) & (freed >= event_index)
     ids = np.flatnonzero(is_there).astype(np.int32)
     ids = ids[np.argsort(allocations.addr[ids], kind="stable")]
     segment, is_inside = reserved.locate(signed(allocations.addr[ids]))
@@ -169,10 +169,10 @@ def _blocks_in_use(
     return ids, start, end
 
 
-def _reserved_at(trace: Trace, moment: int) -> _Reserved:
+def _reserved_at(trace: Trace, event_index: int) -> _Reserved:
     """Return the segments at a moment. Ranges of one expandable segment are joined."""
     spans = trace.spans
-    rows = np.flatnonzero((spans.start < moment) & (spans.end >= moment))
+    rows = np.flatnonzero((spans.start < event_index) & (spans.end >= event_index))
     rows = rows[np.argsort(spans.addr[rows], kind="stable")]
     addr = signed(spans.addr[rows])
     size = spans.size[rows]

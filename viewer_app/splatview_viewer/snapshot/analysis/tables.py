@@ -305,8 +305,10 @@ def compare_moments(
     is_same_snapshot = side_before[0] is side_after[0]
     tables = []
     rows_by_name: list[dict[Hashable, int]] = []
-    for snapshot, trace, moment in (side_before, side_after):
-        table = group_allocations(snapshot, trace, live_mask(trace, moment), grouping)
+    for snapshot, trace, event_index in (side_before, side_after):
+        table = group_allocations(
+            snapshot, trace, live_mask(trace, event_index), grouping
+        )
         tables.append(table)
         names: list[Hashable] = table.keys.tolist()
         if not is_same_snapshot:

@@ -49,12 +49,12 @@ text { pointer-events: none; }
 """
 
 
-def flame_svg(snapshot: MemorySnapshot, trace: Trace, moment: int) -> str:
+def flame_svg(snapshot: MemorySnapshot, trace: Trace, event_index: int) -> str:
     """Return an SVG of the live bytes at a moment, by the stacks that allocated them.
 
     Boxes that are too narrow to be seen are left out, and the head says how many.
     """
-    graph = flame_graph(snapshot, trace, live_mask(trace, moment))
+    graph = flame_graph(snapshot, trace, live_mask(trace, event_index))
     rows, shown_count = _bounded(lay_out(graph, WIDTH - 2 * _MARGIN, _MIN_WIDTH))
     colors = _css_colors(snapshot)
     height = _HEAD + len(rows) * _ROW + _MARGIN
@@ -63,7 +63,7 @@ def flame_svg(snapshot: MemorySnapshot, trace: Trace, moment: int) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'width="{WIDTH}" height="{height}">\n'
         f"<title>{escaped(snapshot.name)}</title>\n<style>{_STYLE}</style>\n",
-        _head(graph, moment, shown_count),
+        _head(graph, event_index, shown_count),
     ]
     for depth, row in enumerate(rows):
         y = _HEAD + depth * _ROW
@@ -90,12 +90,12 @@ def _css_colors(snapshot: MemorySnapshot) -> list[str]:
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in shades]
 
 
-def _head(graph: FlameGraph, moment: int, shown_count: int) -> str:
+def _head(graph: FlameGraph, event_index: int, shown_count: int) -> str:
     """Return the lines over the boxes."""
     name = escaped(graph.snapshot.name)
     live = size_text(int(graph.width[0]))
     facts = (
-        f"{device_text(graph.trace.device)}: {live} live after {moment:,} of "
+        f"{device_text(graph.trace.device)}: {live} live after {event_index:,} of "
         f"{len(graph.trace.events):,} events, by the stacks that allocated it"
     )
     hidden_count = len(graph.parent) - shown_count

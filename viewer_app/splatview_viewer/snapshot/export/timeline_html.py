@@ -121,8 +121,10 @@ class _SampledCurves(NamedTuple):
     def of(cls, trace: Trace, ids: np.ndarray) -> _SampledCurves:
         """Sample the curves of a trace; ids: the allocations that have bands."""
         count = trace.moment_count
-        moments = np.unique(np.linspace(0, count - 1, min(count, MAX_SAMPLES)).round())
-        moments = moments.astype(np.int64)
+        event_indices = np.unique(
+            np.linspace(0, count - 1, min(count, MAX_SAMPLES)).round()
+        )
+        event_indices = event_indices.astype(np.int64)
         allocations = trace.allocations
         sizes = allocations.size.copy()
         sizes[ids] = 0
@@ -135,12 +137,12 @@ class _SampledCurves(NamedTuple):
             first = int(times[np.argmax(times > 0)])
             since_first = np.maximum.accumulate(times) - first
             begins = np.append(0, np.maximum(since_first, 0))
-            times_us = begins[moments]
+            times_us = begins[event_indices]
         return cls(
-            moments,
+            event_indices,
             times_us,
-            np.maximum.reduceat(small, moments),
-            np.maximum.reduceat(reserved, moments),
+            np.maximum.reduceat(small, event_indices),
+            np.maximum.reduceat(reserved, event_indices),
         )
 
 

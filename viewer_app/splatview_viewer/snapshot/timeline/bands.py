@@ -52,12 +52,12 @@ def live_index(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
         next_row = checkpoint_firsts[-1] + max(len(lists[-1]), MIN_CHECKPOINT_GAP)
         if next_row >= len(start):
             break
-        moment = int(start[next_row]) + 1
-        first = int(np.searchsorted(start, moment))
+        event_index = int(start[next_row]) + 1
+        first = int(np.searchsorted(start, event_index))
         candidates = np.append(lists[-1], np.arange(checkpoint_firsts[-1], first))
-        checkpoint_moments.append(moment)
+        checkpoint_moments.append(event_index)
         checkpoint_firsts.append(first)
-        lists.append(candidates[end[candidates] >= moment])
+        lists.append(candidates[end[candidates] >= event_index])
     list_starts = np.cumsum([0, *map(len, lists)])
     return (
         frozen(start, np.int32),
@@ -118,28 +118,28 @@ class TimelineAxis:
     def moment(self, x: float) -> int:
         """Return the moment at x; the first or the last moment outside of the axis."""
         if self.unit == "events":
-            moment = np.floor(x)
+            event_index = np.floor(x)
         else:
-            moment = np.searchsorted(self._begins, x, "right") - 1
-        return int(min(max(moment, 0), self.last_moment))
+            event_index = np.searchsorted(self._begins, x, "right") - 1
+        return int(min(max(event_index, 0), self.last_moment))
 
-    def x_of(self, moment: int) -> float:
+    def x_of(self, event_index: int) -> float:
         """Return the x at which a moment begins; from M + 1 on the end of the axis."""
-        if moment > self.last_moment:
+        if event_index > self.last_moment:
             return float(self.extent[1])
         if self.unit == "events":
-            return float(moment)
-        return float(self._begins[max(moment, 0)])
+            return float(event_index)
+        return float(self._begins[max(event_index, 0)])
 
-    def time_us(self, moment: int) -> int:
+    def time_us(self, event_index: int) -> int:
         """Return the beginning of a moment in microseconds since the epoch.
 
         Moment 0 begins with the trace. 0: the time is not known.
         """
         if not self.has_times:
             return 0
-        moment = min(max(moment, 0), self.last_moment)
-        return self.origin_us + max(int(self._begins[moment]), 0)
+        event_index = min(max(event_index, 0), self.last_moment)
+        return self.origin_us + max(int(self._begins[event_index]), 0)
 
 
 def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -88,12 +88,12 @@ def sides_of(view: SnapshotView) -> tuple[Side, Side] | None:
         if view.two_runs.is_swapped:
             return (partner_side, own_side)
         return (own_side, partner_side)
-    moment = view.moment
-    if moment is None:
+    event_index = view.moment
+    if event_index is None:
         return None
     mark_a, mark_b = view.state.marks
     first = 0 if mark_a is None else mark_a
-    second = moment if mark_b is None else mark_b
+    second = event_index if mark_b is None else mark_b
     return Side(view, first), Side(view, second)
 
 

@@ -50,12 +50,12 @@ def draw_details(view: SnapshotView) -> None:
         return
     snapshot = view.content.snapshot
     trace = view.trace
-    moment = view.state.moment
+    event_index = view.state.moment
     latest = latest_answer(
         view,
         "details",
-        ("details", device, allocation, moment),
-        lambda: describe(snapshot, trace, allocation, moment),
+        ("details", device, allocation, event_index),
+        lambda: describe(snapshot, trace, allocation, event_index),
         "",
     )
     if latest is None or latest.answer.allocation != allocation:

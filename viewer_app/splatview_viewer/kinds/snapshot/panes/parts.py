@@ -233,20 +233,20 @@ def stack_tip(view: SnapshotView, stack: int) -> str:
     return "\n".join(lines)
 
 
-def moment_text(view: SnapshotView, moment: int) -> str:
+def moment_text(view: SnapshotView, event_index: int) -> str:
     """Return a moment for users: "after event 12,345, 1.234 s".
 
     The time counts from the first event on.
     """
-    if moment <= 0:
-        return event_text(moment)
+    if event_index <= 0:
+        return event_text(event_index)
     axis = view.content.axis(view.device, "time")
     text = "at the end"
-    if moment < len(view.trace.events):
-        text = event_text(moment)
+    if event_index < len(view.trace.events):
+        text = event_text(event_index)
     if axis is None or not axis.has_times:
         return text
-    return f"{text}, {(axis.time_us(moment) - axis.origin_us) / 1e6:.3f} s"
+    return f"{text}, {(axis.time_us(event_index) - axis.origin_us) / 1e6:.3f} s"
 
 
 def draw_moment_line(view: SnapshotView) -> int | None:
@@ -254,19 +254,19 @@ def draw_moment_line(view: SnapshotView) -> int | None:
 
     Returns the moment; None until it is known.
     """
-    moment = view.moment
+    event_index = view.moment
     peak = view.content.peak(view.device)
-    if moment is None:
+    if event_index is None:
         draw_centered("Looking for the peak\u2026")
         return None
-    text = moment_text(view, moment)
+    text = moment_text(view, event_index)
     imgui.align_text_to_frame_padding()
-    if peak == moment:
+    if peak == event_index:
         colored(f"At the peak, {text}", theme.TEXT)
     else:
         colored(text[:1].upper() + text[1:], theme.TEXT)
-    if peak is not None and peak != moment:
+    if peak is not None and peak != event_index:
         imgui.same_line(0, imgui.get_font_size() * 0.6)
         if imgui.small_button("To the peak"):
             view.choose_moment(peak)
-    return moment
+    return event_index

@@ -60,14 +60,14 @@ def draw_segments(view: SnapshotView) -> bool:
     """Draw a row for each segment, as long as it is large, with its blocks."""
     snapshot = view.content.snapshot
     trace = view.trace
-    moment = draw_moment_line(view)
-    if moment is None:
+    event_index = draw_moment_line(view)
+    if event_index is None:
         return False
     latest = latest_answer(
         view,
         "segments",
-        ("segments", view.device, moment),
-        lambda: segments_at(snapshot, trace, moment),
+        ("segments", view.device, event_index),
+        lambda: segments_at(snapshot, trace, event_index),
     )
     if latest is None:
         return False

@@ -293,15 +293,15 @@ class _ResultTable:
         view = self._view
         trace = self._trace
         event = self._integer(row, "event")
-        moment = self._integer(row, "moment")
+        event_index = self._integer(row, "moment")
         stack = self._integer(row, "stack_id")
         allocation = self._allocation(row)
         if allocation is not None:
             view.change(selected=allocation)
         if 0 <= event < len(trace.events):
             view.choose_moment(event + 1)
-        elif 0 <= moment < trace.moment_count:
-            view.choose_moment(moment)
+        elif 0 <= event_index < trace.moment_count:
+            view.choose_moment(event_index)
         elif allocation is not None:
             view.choose_moment(int(trace.allocations.start[allocation]) + 1)
         elif stack >= 0:
