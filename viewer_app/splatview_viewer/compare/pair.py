@@ -295,7 +295,8 @@ class PairView(View[PairSource, PairState]):
         def draw(view: ShownView) -> None:
             view.draw(framebuffer, self._rect)
 
-        return len(self._call_sides(draw, sides))
+        with self.host.drawing_to_subtract(self._state.mode == "difference"):
+            return len(self._call_sides(draw, sides))
 
     def ui(self, rect: Rect, scale: float) -> bool:
         lead = self.lead

@@ -161,6 +161,9 @@ class Host:
     exact: Literal["", "picture", "scene"] = ""
     """The picture, or the scene alone, is drawn to be kept, and nothing may stand in
     for it; "": it is drawn for the screen."""
+    is_subtracted: bool = False
+    """The picture is subtracted from another one: what stands in front of both scenes
+    would hide how far they are apart."""
     in_steps: bool = False
     """Pictures that take long may be drawn in steps, in the turns that follow, while the
     last one is shown."""
@@ -215,3 +218,13 @@ class Host:
             yield
         finally:
             self.exact = previous
+
+    @contextmanager
+    def drawing_to_subtract(self, is_subtracted: bool) -> Iterator[None]:
+        """Set `is_subtracted` for what is drawn inside, and restore it afterwards."""
+        previous = self.is_subtracted
+        self.is_subtracted = is_subtracted
+        try:
+            yield
+        finally:
+            self.is_subtracted = previous

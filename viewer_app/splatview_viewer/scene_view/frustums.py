@@ -389,7 +389,8 @@ class Frustums(Tool[TrainedView]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content = self.content
-        if content is None or self.view.host.exact == "scene":
+        host = self.view.host
+        if content is None or host.exact == "scene" or host.is_subtracted:
             return
         camera = self.view.rig.drawn_camera(rect)
         if camera is None:
