@@ -199,6 +199,9 @@ def _draw_video(tool: PathTool) -> None:
 
 def _draw_settings(tool: PathTool) -> None:
     film = tool.film
+    reason = ""
+    if tool.film_maker.filming is not None:
+        reason = "a film is being rendered"
     size = (film.width, film.height)
     sizes = SIZES
     if size not in SIZES:
@@ -209,7 +212,8 @@ def _draw_settings(tool: PathTool) -> None:
     width, height = ui.choice(
         "Size", "Width and height of the video, in pixels", size, sizes
     )
-    fps = ui.segments("Rate", "Pictures of the video in a second", film.fps, rates)
+    tip = "Pictures of the video in a second"
+    fps = ui.segments("Rate", tip, film.fps, rates, [reason] * len(rates))
     edited = replace(film, width=width, height=height, fps=fps)
     if edited != film:
         tool.film = edited
@@ -219,6 +223,7 @@ def _draw_settings(tool: PathTool) -> None:
         "One video, or a folder of numbered pictures",
         maker.as_frames,
         {False: "mp4", True: "PNGs"},
+        [reason] * 2,
     )
     if maker.as_frames:
         tip = "Pictures with an alpha channel in place of a background"

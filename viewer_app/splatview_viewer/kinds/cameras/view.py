@@ -421,6 +421,11 @@ class CamerasView(View[CamerasContent, CamerasState]):
         background = draw_color(
             "Background", "Colour behind the cameras", self.state.background
         )
+        ui.wrapped(
+            "To find the photograph that differs most from the scene, show the scene "
+            "and open Training cameras.",
+            theme.DIM,
+        )
         self.state = replace(self.state, size=size, background=background)
 
     def info(self) -> Info:

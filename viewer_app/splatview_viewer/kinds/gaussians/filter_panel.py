@@ -168,7 +168,14 @@ def draw_panel(tool: Filter) -> None:
             _draw_quantity(tool, quantity, tool.statistics)
     reason = None if tool.is_active else "all are shown"
     tip = "Nothing is hidden any more, be it by its numbers or by where it lies"
-    if controls.button("Show all", "eye", width=-1, reason=reason, hint=tip):
+    text = "Show all"
+    statistics = tool.known_statistics
+    if statistics is not None and statistics.selected < statistics.total:
+        text = f"Show the {statistics.total - statistics.selected:,} hidden"
+    is_pressed = controls.button(
+        text, "eye", name="Show all", width=-1, reason=reason, hint=tip
+    )
+    if is_pressed:
         tool.reset()
 
 
