@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from support.memory_data import event, snapshot
+from support.placement import placement_of
 from support.snapshot_cases import settle, until_compared
 from support.viewer import Viewer
 
@@ -21,6 +22,7 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
     shown_growth,
     toggle_row,
 )
+from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.shell.stream_texts import letters_of
 from splatview_viewer.shell.time_area import lanes_of
@@ -86,6 +88,22 @@ def test_memory_of_two_files_opens_with_both(
     settle(viewer, view)
     assert view.two_runs.partner is None
     assert len(lanes_of(viewer.user)) == 1
+
+
+def test_texts_of_every_tab_are_whole_on_a_phone(
+    open_viewer: Callable[..., Viewer], files: list[Path]
+) -> None:
+    viewer = open_viewer((390, 844), files=(files[0],))
+    view = viewer.until_shows(SnapshotView)
+    faults = []
+    # Without an OOM there is no tab of it.
+    for tab in set(TABS) - {"oom"}:
+        view.change(tab=tab)
+        settle(viewer, view)
+        placement = placement_of(viewer)
+        faults += [fault for fault in placement.faults() if fault.startswith("text")]
+        assert TABS[tab] in {text.name for text in placement.texts}
+    assert not faults
 
 
 def test_second_file_that_is_dropped_fills_b(

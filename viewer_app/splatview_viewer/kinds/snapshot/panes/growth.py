@@ -15,6 +15,7 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     FREE,
     USED,
     WAITING,
+    continue_line,
     draw_centered,
     draw_size_bar,
     latest_answer,
@@ -105,7 +106,7 @@ def _draw_leak_summary(suspects: list[Suspect]) -> None:
     growing = [suspect for suspect in suspects if suspect.is_growing]
     if growing:
         total = size_text(sum(suspect.bytes for suspect in growing))
-        colored(
+        wrapped(
             f"{count_text(len(growing), 'stack')} left {total} behind, more and more over "
             "the trace",
             theme.FAULT,
@@ -114,9 +115,10 @@ def _draw_leak_summary(suspects: list[Suspect]) -> None:
         colored("Nothing grows steadily", theme.SUCCESS)
     other_count = len(suspects) - len(growing)
     if other_count:
-        imgui.same_line()
         count = count_text(other_count, "stack")
-        colored(f"\u00b7  {count} made something late and kept it", theme.DIM)
+        words = f"\u00b7  {count} made something late and kept it"
+        continue_line(imgui.calc_text_size(words).x, imgui.get_style().item_spacing.x)
+        wrapped(words, theme.DIM)
 
 
 def _draw_suspect(view: SnapshotView, suspect: Suspect) -> None:

@@ -14,7 +14,7 @@ from splatview_viewer.snapshot.analysis.frames import (
     frame_text,
 )
 from splatview_viewer.ui import choices, theme
-from splatview_viewer.ui.widgets import colored, wrapped
+from splatview_viewer.ui.widgets import colored, lines_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,15 +34,23 @@ WAITING = ImVec4(0.85, 0.70, 0.30, 1.0)
 FREE = ImVec4(0.165, 0.175, 0.195, 1.0)
 CLEAR = ImVec4(0, 0, 0, 0)
 _MAX_TIP_FRAMES = 14
+_MAX_LINES = 8
+"""Lines of a sentence that stands in place of a table."""
 
 
 def draw_centered(text: str) -> None:
-    """Draw lines in the middle of what is left of the window."""
+    """Draw lines in the middle of what is left of the window, wrapped to its width."""
     available = imgui.get_content_region_avail()
-    size = imgui.calc_text_size(text)
-    corner = imgui.get_cursor_pos()
-    imgui.set_cursor_pos_y(corner.y + max((available.y - size.y) / 2, 0))
+    lines: list[str] = []
     for line in text.split("\n"):
+        if imgui.calc_text_size(line).x <= available.x:
+            lines.append(line)
+        else:
+            lines += lines_of(line, available.x, _MAX_LINES)
+    height = imgui.calc_text_size("\n".join(lines)).y
+    corner = imgui.get_cursor_pos()
+    imgui.set_cursor_pos_y(corner.y + max((available.y - height) / 2, 0))
+    for line in lines:
         margin = (available.x - imgui.calc_text_size(line).x) / 2
         imgui.set_cursor_pos_x(corner.x + max(margin, 0))
         colored(line, theme.DIM)
@@ -249,8 +257,10 @@ def moment_text(view: SnapshotView, event_index: int) -> str:
     return f"{text}, {(axis.time_us(event_index) - axis.origin_us) / 1e6:.3f} s"
 
 
-def draw_moment_line(view: SnapshotView) -> int | None:
+def draw_moment_line(view: SnapshotView, *, is_after: bool = False) -> int | None:
     """Draw which moment a pane is of, with a way to the peak.
+
+    is_after: on the line of the item before, if it fits there.
 
     Returns the moment; None until it is known.
     """
@@ -260,13 +270,16 @@ def draw_moment_line(view: SnapshotView) -> int | None:
         draw_centered("Looking for the peak\u2026")
         return None
     text = moment_text(view, event_index)
-    imgui.align_text_to_frame_padding()
     if peak == event_index:
-        colored(f"At the peak, {text}", theme.TEXT)
-    else:
-        colored(text[:1].upper() + text[1:], theme.TEXT)
+        text = f"At the peak, {text}"
+    text = text[:1].upper() + text[1:]
+    if is_after:
+        continue_line(imgui.calc_text_size(text).x, 16 * view.scale)
+    imgui.align_text_to_frame_padding()
+    wrapped(text, theme.TEXT)
     if peak is not None and peak != event_index:
-        imgui.same_line(0, imgui.get_font_size() * 0.6)
-        if imgui.small_button("To the peak"):
+        way = "To the peak"
+        continue_line(imgui.calc_text_size(way).x, imgui.get_font_size() * 0.6)
+        if imgui.small_button(way):
             view.choose_moment(peak)
     return event_index

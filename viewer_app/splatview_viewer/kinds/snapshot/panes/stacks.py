@@ -43,8 +43,7 @@ def draw_stacks(view: SnapshotView) -> bool:
     scope_key: int | str | None = None
     hits_mask: np.ndarray | None = None
     if scope == "moment":
-        imgui.same_line(0, 16 * view.scale)
-        scope_key = draw_moment_line(view)
+        scope_key = draw_moment_line(view, is_after=True)
         if scope_key is None:
             return False
     elif scope == "found":

@@ -203,7 +203,7 @@ def _draw_head(
 def _draw_title(column: TableColumn) -> None:
     """Draw the title of the open column; imgui draws the arrow of a sorted one."""
     corner = imgui.get_cursor_screen_pos()
-    available_width = imgui.get_content_region_avail().x
+    available_width = _seen_width(corner)
     imgui.table_header(f"##{column.title}")
     if column.tooltip:
         controls.tip(column.tooltip)
@@ -211,6 +211,8 @@ def _draw_title(column: TableColumn) -> None:
     is_sorted = bool(imgui.table_get_column_flags() & sorted_flag)
     if is_sorted:
         available_width -= imgui.get_font_size()
+    if available_width < imgui.get_font_size():
+        return
     line_height = imgui.get_text_line_height()
     with theme.font_size(theme.SMALL_SIZE):
         title = fitted(column.title, available_width)
@@ -278,15 +280,17 @@ def _draw_row(widget_id: str, rows: TableRows, row: int) -> bool:
     is_chosen = rows.is_chosen(row)
     columns_and_cells = zip(rows.columns, rows.cells(row), strict=True)
     for i, (column, cell) in enumerate(columns_and_cells):
-        imgui.table_set_column_index(i)
+        is_seen = imgui.table_set_column_index(i)
         corner = imgui.get_cursor_screen_pos()
-        width = imgui.get_content_region_avail().x
+        width = _seen_width(corner)
         if i == 0:
             size = ImVec2(0, imgui.get_text_line_height())
             if imgui.selectable(widget_id, is_chosen, _ROW_FLAGS, size)[0]:
                 is_double = imgui.is_mouse_double_clicked(imgui.MouseButton_.left)
                 rows.on_click(row, is_double)
             is_hovered = imgui.is_item_hovered()
+        if not is_seen or width < imgui.get_font_size():
+            continue
         if isinstance(cell, str):
             cell = Cell(cell)
         is_plain = cell.color is None or cell.color is theme.DIM
@@ -294,6 +298,15 @@ def _draw_row(widget_id: str, rows: TableRows, row: int) -> bool:
             cell = cell._replace(color=theme.ON_CHOSEN)
         _draw_cell(cell, column.align_right, corner, width)
     return is_hovered
+
+
+def _seen_width(corner: ImVec2) -> float:
+    """Return the pixels from a cell's corner to its end, or to that of the table.
+
+    A table that is wider than the window is seen in part.
+    """
+    clip_right = imgui.get_window_draw_list().get_clip_rect_max().x
+    return max(min(imgui.get_content_region_avail().x, clip_right - corner.x), 1.0)
 
 
 def _draw_cell(cell: Cell, align_right: bool, corner: ImVec2, width: float) -> None:
