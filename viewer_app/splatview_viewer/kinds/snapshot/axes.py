@@ -26,7 +26,7 @@ from splatview_viewer.snapshot.analysis.details import life, summary
 from splatview_viewer.ui import controls, plot_axes, plots, theme
 from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.text_cards import card
-from splatview_viewer.ui.widgets import faint, fitted, pointer
+from splatview_viewer.ui.widgets import faint, fitted, lines_of, pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,8 @@ _FONT_SIZE = 13.0
 """Points: the size of the labels of axes."""
 _CLICK_DISTANCE = 4.0
 """Points that the pointer may move between press and release of a click."""
+_MAX_NOTE_LINES = 4
+"""Lines of what is missing, or lit, over a narrow plot."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 
 
@@ -228,7 +230,10 @@ def _draw_over(
             text = f"Lit: {view.state.highlight.label}   (Esc: everything again)"
         if text:
             corner = (r.x + 10 * scale, top + 8 * scale)
-            card(draw, corner, [(text, theme.TEXT)], bounds=r)
+            lines = [text]
+            if imgui.calc_text_size(text).x > r.width - 40 * scale:
+                lines = lines_of(text, r.width - 40 * scale, _MAX_NOTE_LINES)
+            card(draw, corner, [(line, theme.TEXT) for line in lines], bounds=r)
         device = device_caption(view)
         if device:
             line = (device, theme.DIM)
