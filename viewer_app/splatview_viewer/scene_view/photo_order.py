@@ -85,6 +85,9 @@ def _draw_row(tool: Frustums, cameras: CameraSet, index: int) -> None:
     x = target.x + 8 * scale
     middle = target.middle[1]
     name_width = width - (_PSNR_WIDTH + 16) * scale
+    # Numbers of less digits end below those of more.
+    missing_digits = len(str(len(cameras) - 1)) - len(str(index))
+    x += missing_digits * imgui.calc_text_size("0").x
     write(ui.fitted(cameras.label(index), name_width), x, middle, color)
     text = psnr_text(tool.survey.psnrs[index]).removesuffix(" PSNR")
     write_right(text, target.x + width - 8 * scale, middle, color)
