@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from splatview_viewer.ui.plot_axes import Range
     from splatview_viewer.ui.text_cards import Line
 
+Legend = Literal["list", "left list", "row"]
+"""A list in the upper right or the upper left corner, or a row in the latter."""
 
 _MAX_PIXEL = 1e6
 """Pixels from the corner of the screen beyond which nothing is drawn."""
@@ -213,7 +215,7 @@ def plot(
     y: Axis,
     *,
     second_ticks: Sequence[Tick] | None = None,
-    legend: Literal["list", "row"] | None = None,
+    legend: Legend | None = None,
     ground: ImVec4 | None = None,
     drag_zooms: bool = False,
 ) -> Iterator[Plot | None]:
@@ -226,8 +228,7 @@ def plot(
         y: the vertical axis.
         second_ticks: labels of a second horizontal axis, below the first, that goes
             along with it.
-        legend: a list on the right or a row on the left, whose entries the user clicks
-            to hide a curve.
+        legend: where it lies; the user clicks its entries to hide a curve.
         ground: the colour behind the curves.
         drag_zooms: a drag draws a box to zoom into, and one with the right button moves
             the axes; otherwise it is the other way round.
@@ -322,14 +323,14 @@ def _ground(color: ImVec4) -> Iterator[None]:
         implot.pop_style_color()
 
 
-def _setup_legend(legend: Literal["list", "row"]) -> None:
-    """Put the legend of a plot on the right as a list, or on the left as a row."""
-    if legend == "row":
-        location = implot.Location_.north_west
-        flags = implot.LegendFlags_.horizontal.value
-    else:
+def _setup_legend(legend: Legend) -> None:
+    """Put the legend of a plot into one of its upper corners."""
+    location = implot.Location_.north_west
+    if legend == "list":
         location = implot.Location_.north_east
-        flags = 0
+    flags = 0
+    if legend == "row":
+        flags = implot.LegendFlags_.horizontal.value
     implot.setup_legend(location.value, flags)
 
 

@@ -27,6 +27,7 @@ from splatview_viewer.ui.widgets import faint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from splatview_viewer.core.quantities import Tick
     from splatview_viewer.kinds.scalars.columns import PixelColumns
     from splatview_viewer.kinds.scalars.runs import DrawnCurve
     from splatview_viewer.kinds.scalars.view import ScalarsView
@@ -39,6 +40,8 @@ _STILL_DISTANCE = 3.0
 """Pixels by which the pointer of a click moves at most."""
 _TICK_WIDTH = 80.0
 """Points from a label of an axis to the next at least."""
+_TICK_HEIGHT = 36.0
+"""The same for a vertical axis."""
 _FLAT = 0.2
 """Share of a plot's height below which a box that is drawn in it is flat."""
 _DASH = 10.0
@@ -142,11 +145,10 @@ def _draw_plot(
     if state.log_up:
         y = plot_axes.Axis(span, "log", log_ticks(*span))
     else:
-        y = plot_axes.Axis(span)
+        y = plot_axes.Axis(span, ticks=_large_ticks(span, size[1]))
+    legend = None
     if len(drawn) > 1 and state.legend:
-        legend = "list"
-    else:
-        legend = None
+        legend = _legend_of(all_parts, span)
     with (
         theme.font_size(theme.AXES_SIZE),
         plots.plot(
@@ -186,6 +188,28 @@ def _place_of_step(view: ScalarsView) -> float | None:
     clock = curves.clock
     row = int(abs(clock["step"] - view.at_step).argmin())
     return float(clock.axis_values(view.origin)[row])
+
+
+def _large_ticks(span: tuple[float, float], height: float) -> Sequence[Tick]:
+    """Return the labels of a vertical axis of large numbers; none for ImPlot's."""
+    low, high = span
+    if high < 1000 or high - low < 10:
+        return ()
+    return count_ticks(
+        low, high, max(round(height / (_TICK_HEIGHT * theme.scale())), 2)
+    )
+
+
+def _legend_of(
+    parts: Sequence[PixelColumns], span: tuple[float, float]
+) -> plots.Legend:
+    """Return where a legend covers less of the curves: on the left if they rise."""
+    middle = (span[0] + span[1]) / 2
+    firsts = [part.smooth[0] for part in parts if len(part.smooth)]
+    lasts = [part.smooth[-1] for part in parts if len(part.smooth)]
+    if lasts and max(firsts) < middle < max(lasts):
+        return "left list"
+    return "list"
 
 
 def _x_axis(
