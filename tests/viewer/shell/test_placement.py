@@ -126,8 +126,9 @@ def test_edge_of_the_panel_is_dragged_at_every_height(viewer: Viewer) -> None:
         assert interface.zones.panel.width > rect.width, zone
 
 
-def test_palette_writes_letters_from_right_to_left(viewer: Viewer) -> None:
-    viewer.do(Key("k", mods=frozenset({"ctrl"})))
+@pytest.mark.parametrize("key", ["k", "o"])
+def test_fields_write_letters_from_right_to_left(viewer: Viewer, key: str) -> None:
+    viewer.do(Key(key, mods=frozenset({"ctrl"})))
     viewer.do(Text(ARABIC))
     texts = [text.name for text in placement_of(viewer).texts]
     assert texts.count(ARABIC) == 1

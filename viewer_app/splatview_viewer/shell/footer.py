@@ -30,6 +30,7 @@ from splatview_viewer.shell.menu import (
 from splatview_viewer.shell.runs import logged_curves, told_entry
 from splatview_viewer.ui import controls, lettering, theme
 from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.text_field import text_field
 from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class Footer:
         if is_first or self._takes_keyboard:
             self._takes_keyboard = False
             imgui.set_keyboard_focus_here()
-        has_entered, self._typed = imgui.input_text_with_hint(
+        has_entered, self._typed = text_field(
             "##path",
             "Type a path, or part of a name",
             self._typed,

@@ -12,7 +12,7 @@ from splatview_viewer.shell import palette_items
 from splatview_viewer.shell.menu import draw_chosen, draw_icon, draw_words
 from splatview_viewer.shell.palette_items import NOT_NOW, Match, PaletteItem
 from splatview_viewer.ui import controls, icons, lettering, theme
-from splatview_viewer.ui.text_order import is_right_to_left
+from splatview_viewer.ui.text_field import text_field
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
@@ -183,18 +183,13 @@ class Palette:
             imgui.set_cursor_screen_pos(ImVec2(corner.x + 31 * scale, corner.y))
             imgui.set_next_item_width(width - 40 * scale)
             imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, inset))
-            # imgui can neither shape nor order letters.
-            is_plain = lettering.is_plain(self.query)
-            cleared = _FIELD_COLORS if is_plain else (*_FIELD_COLORS, *_LETTER_COLORS)
-            for color in cleared:
+            for color in _FIELD_COLORS:
                 imgui.push_style_color(color, _CLEAR)
-            _, text = imgui.input_text_with_hint(
+            _, text = text_field(
                 "##palette search", "Find a command, a stream, a setting", self.query
             )
-            imgui.pop_style_color(len(cleared))
+            imgui.pop_style_color(len(_FIELD_COLORS))
             imgui.pop_style_var()
-            if not is_plain:
-                _write_query(self.query, corner.x + 31 * scale, corner.y + inset)
         self.query = text[:_MOST_LETTERS]
         imgui.set_cursor_screen_pos(ImVec2(corner.x, far.y))
 
@@ -343,18 +338,6 @@ _FIELD_COLORS = (
     imgui.Col_.frame_bg_active,
     imgui.Col_.nav_cursor,
 )
-_LETTER_COLORS = (imgui.Col_.text, imgui.Col_.input_text_cursor)
-
-
-def _write_query(text: str, x: float, y: float) -> None:
-    """Write what was typed from a pixel on, and a line where it goes on."""
-    draw = imgui.get_window_draw_list()
-    lettering.write(draw, x, y, theme.u32(theme.TEXT), text)
-    if not is_right_to_left(text):
-        x += lettering.measure(text).x
-    low = ImVec2(x, y)
-    high = ImVec2(x, y + imgui.get_text_line_height())
-    draw.add_line(low, high, theme.u32(theme.TEXT), theme.scale())
 
 
 def _dim_behind() -> None:

@@ -11,6 +11,7 @@ from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.snapshot.analysis.search import SEARCH_HELP
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.text_field import text_field
 from splatview_viewer.ui.widgets import pick
 
 if TYPE_CHECKING:
@@ -145,11 +146,11 @@ def _draw_search(view: SnapshotView, width: float) -> bool:
     if takes_focus:
         imgui.set_keyboard_focus_here()
     imgui.push_style_color(imgui.Col_.frame_bg, 0)
-    edited, text = imgui.input_text_with_hint(
+    edited, text = text_field(
         "##search",
         "Search stacks and sizes",
         view.state.search,
-        imgui.InputTextFlags_.auto_select_all,
+        imgui.InputTextFlags_.auto_select_all.value,
     )
     imgui.pop_style_color()
     is_active = imgui.is_item_active()
