@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from support.house import House
 from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import Page
 
+import splatview
+from splatview.api.session import session
 from splatview_viewer.app import loop
 from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
@@ -232,6 +235,43 @@ def test_two_panes_of_a_scene_take_turns(house: House, gate: Gate) -> None:
     keys = {id(p.view): p.view.view.picture.key for p in user.layout}  # type: ignore[union-attr]
     assert len(keys) == 2
     assert None not in keys.values()
+
+
+def test_last_version_of_an_ended_run_is_kept_though_a_picture_was_in_steps(
+    gate: Gate, runtime_dir: Path
+) -> None:
+    splatview.publish(scene_values(0.0), "scene")
+    splatview.publish(np.zeros((4, 4, 3), np.uint8), "image")
+    with House() as house:
+        page = house.page(900, 620)
+        user = house.users[page]
+        house.until(lambda: user.view is not None and user.view.kind == "gaussians")
+        until_final(house, page)
+        view = view_of(user)
+        slot = user.shown
+        assert slot is not None
+        gate.is_open = False
+        view.change(scale=0.5)
+        user.mark()
+        until_in_steps(house, view)
+        splatview.publish(scene_values(1.0), "scene")
+        session().close()
+        house.until(lambda: not slot.entry.alive)
+        image = next(e.key for e in user.state.entries if e.name == "image")
+        loads = view.data.loads
+        user.layout.active.select(image)
+        house.until(lambda: user.shown is not slot and not slot.source.has_new_value())
+        assert view.data.loads == loads + 1
+
+
+def scene_values(color: float) -> dict[str, torch.Tensor]:
+    return {
+        "means": torch.randn(200, 3),
+        "quats": torch.ones(200, 4),
+        "scales": torch.full((200, 3), -2.0),
+        "opacities": torch.ones(200),
+        "sh0": torch.full((200, 1, 3), color),
+    }
 
 
 def test_fault_in_a_step_is_the_scenes(

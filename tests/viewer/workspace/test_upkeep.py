@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.viewer import Viewer
-from support.wait import clock
+from support.wait import clock, turns
 
 import splatview
 from splatview_viewer.core.events import Event, PointerMove, PointerPress
@@ -91,3 +91,18 @@ def test_only_the_entry_of_a_stream_that_published_is_brought_up_to_date(
     splatview.publish(picture, names[5])
     viewer.until(lambda: entry.version == 2)
     assert 0 < viewer.pump.refreshed - refreshed <= viewer.full_ticks - turns
+
+
+def test_step_of_a_new_value_is_told_with_it(viewer: Viewer) -> None:
+    picture = np.zeros((4, 4, 3), np.uint8)
+    splatview.publish(picture, "image", meta={"step": 1})
+    viewer.until_listed("image")
+    viewer.until(viewer.loaded)
+    splatview.publish(picture, "image", meta={"step": 2})
+    slot = viewer.user.shown
+    assert slot is not None
+    for _ in turns("the second picture"):
+        viewer.step()
+        if slot.source.step == 2:
+            break
+    assert slot.entry.step == 2

@@ -40,15 +40,21 @@ class Feeder:
 
     def release(self, slot: Slot) -> None:
         """Release an entry that is not visible any more."""
+        self._rest(slot)
+        has_ended = slot.view is not None and not slot.entry.alive
+        if has_ended and slot.source.has_new_value():
+            # The last value of an ended run can be read now, or never: also where the
+            # view was busy until now.
+            self._feed(slot, slot.next_feed)
+            self._rest(slot)
+        slot.source.release()
+
+    def _rest(self, slot: Slot) -> None:
+        """Have a view release what only one that is seen needs."""
         view = slot.view
         if view is not None:
-            has_last_value = not slot.entry.alive and slot.source.has_new_value()
-            if has_last_value and not view.wants.busy:
-                # The last value of an ended run can be read now, or never.
-                self._feed(slot, slot.next_feed)
             with self._catalogue.guard(slot):
-                (slot.view or view).view.release("idle")
-        slot.source.release()
+                view.view.release("idle")
 
     def work_on(self, slot: Slot) -> None:
         """Have views go on with what they do unseen, also while a fault is shown."""
@@ -136,6 +142,8 @@ class Feeder:
             is_taken = slot.source.feed(self._view_for(slot))
             if is_taken:
                 slot.entry.fault = ""
+                # What is drawn now tells of it; the entry is refreshed in another turn.
+                slot.entry.step = slot.source.step
                 self._gpu_work.governor.loads_version()
                 if is_first:
                     self._catalogue.mark(slot)
