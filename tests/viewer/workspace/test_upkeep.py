@@ -51,6 +51,25 @@ def test_a_source_at_work_is_refreshed_at_each_move_of_the_pointer(
     assert source.refreshes == 100
 
 
+class _FallingSource(ValueSource):
+    """Tells of a rate that falls at each look, as after a training."""
+
+    def refresh(self, entry: Entry, now: float) -> None:
+        entry.rate_hz *= 0.9
+
+
+def test_rate_that_falls_counts_only_while_other_words_tell_it(viewer: Viewer) -> None:
+    entry = Entry("falling", "run", "falling", rate_hz=0.06)
+    viewer.catalogue.add(Slot(entry, _FallingSource()))
+    before = viewer.catalogue.rate_changes
+    start = clock()
+    for turn in range(40):
+        viewer.tick(start + turn, [])
+    assert entry.rate_hz < 0.01
+    # From 0.06 by 0.05 to none.
+    assert viewer.catalogue.rate_changes - before <= 3
+
+
 @pytest.mark.parametrize(
     "events", [[], [PointerPress(400, 200)]], ids=["none", "press"]
 )

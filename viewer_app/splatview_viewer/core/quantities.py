@@ -36,6 +36,8 @@ _ROUND_SECONDS = (
     _DAY_S,
 )
 # fmt: on
+_LEAST_HZ = 0.05
+"""Publishes a second below which a rate is not told."""
 _MAX_TICKS = 200
 """Ticks of an axis."""
 
@@ -59,6 +61,22 @@ def size_text(size: float) -> str:
         digits = 2
     sign = "-" if size < 0 else ""
     return f"{sign}{amount:.{digits}f} {units.names[unit]}"
+
+
+def rate_text(value: float) -> str:
+    """Return a frequency in three digits, without an exponent."""
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2g}"
+
+
+def publishing_text(hz: float) -> str:
+    """Return how often something is published: "3.6 /s"; "" for hardly ever."""
+    if hz < _LEAST_HZ:
+        return ""
+    return f"{rate_text(hz)} /s"
 
 
 def exact_size_text(size: int) -> str:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from splatview_viewer.core.quantities import age_text
+from splatview_viewer.core.quantities import age_text, publishing_text, rate_text
 from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.ui import theme
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.run_state import RunState
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot
-
-_LEAST_HZ = 0.02
-"""A rate below this one is not told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,19 +134,7 @@ def run_rate(user: User, group: RunGroup) -> str:
     curves = logged_curves(user, group)
     if curves is not None and curves.rate is not None:
         return f"{rate_text(curves.rate.newest_value)} steps/s"
-    rate = max(entry.rate_hz for entry in group.entries)
-    if rate < _LEAST_HZ:
-        return ""
-    return f"{rate_text(rate)} /s"
-
-
-def rate_text(value: float) -> str:
-    """Return a frequency in three digits, without an exponent."""
-    if value >= 99.95:
-        return f"{value:,.0f}"
-    if value >= 9.995:
-        return f"{value:.1f}"
-    return f"{value:.2g}"
+    return publishing_text(max(entry.rate_hz for entry in group.entries))
 
 
 def logged_curves(user: User, group: RunGroup) -> Curves | None:

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
+from splatview_viewer.core.quantities import publishing_text
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.shell.runs import rate_text
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.shell.user import User
-
-_MIN_HZ = 0.05
-"""Publishes a second below which a stream's rate is not told."""
 
 
 def fact_of(user: User, entry: Entry) -> str:
@@ -38,9 +35,7 @@ def fact_of(user: User, entry: Entry) -> str:
             return fact
     if entry.is_file or not entry.alive:
         return ""
-    if entry.rate_hz < _MIN_HZ:
-        return ""
-    return f"{rate_text(entry.rate_hz)} /s"
+    return publishing_text(entry.rate_hz)
 
 
 def tip_of(entry: Entry) -> str:

@@ -14,6 +14,7 @@ import moderngl
 
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import GpuLostError
+from splatview_viewer.core.quantities import publishing_text
 from splatview_viewer.kinds import about
 from splatview_viewer.ui.recovery import recovering
 from splatview_viewer.workspace.feeding import Feeder
@@ -130,13 +131,13 @@ class Pump:
             self.refreshed += 1
             entry = slot.entry
             previous_text = _list_text(entry)
-            previous_rate = entry.rate_hz
+            previous_rate = publishing_text(entry.rate_hz)
             previous_progress = entry.progress
             with catalogue.guard(slot):
                 slot.source.refresh(entry, now)
                 catalogue.activity.write_into(slot)
             has_changed |= _list_text(entry) != previous_text
-            catalogue.rate_changes += entry.rate_hz != previous_rate
+            catalogue.rate_changes += publishing_text(entry.rate_hz) != previous_rate
             if entry.progress != previous_progress:
                 catalogue.mark()
         if has_changed:
