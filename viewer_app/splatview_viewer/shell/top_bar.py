@@ -248,6 +248,7 @@ class _Bar:
             x,
             self.middle,
             theme.DIM,
+            self._right_start(dropped) - x - 8 * scale,
         )
 
     def _draw_chip(self, x: float, end: float, dropped: frozenset[str]) -> None:
