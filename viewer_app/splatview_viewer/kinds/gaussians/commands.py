@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from splatview_viewer.scene import Shape
 
     SceneCommand = Command[GaussianView]
-    Reason = Callable[[GaussianView], str | None]
 
 
 def commands_of(view: GaussianView) -> Sequence[SceneCommand]:

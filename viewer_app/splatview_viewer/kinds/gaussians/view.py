@@ -192,7 +192,7 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     @property
     def seen_show(self) -> Show:
-        """What the picture shows: what was chosen before, until the next one is done."""
+        """Return what the picture shows: the last choice, until the next picture is done."""
         chosen = self.state.show
         key = self.picture.key
         if key is None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=str)
 HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
 """Hits of a search, and notes."""
-GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
-SHRUNK = ImVec4(0.40, 0.75, 0.58, 1.0)
 USED = ImVec4(0.36, 0.56, 0.80, 1.0)
 """Blocks that are in use."""
 WAITING = ImVec4(0.85, 0.70, 0.30, 1.0)
