@@ -85,7 +85,11 @@ class Viewer(App):
 
     def until_run_ended(self) -> None:
         """Take turns until the run of the first entry has ended."""
-        self.until(lambda: not self.state.entries[0].alive)
+
+        def has_ended() -> bool:
+            return not self.state.entries[0].alive
+
+        self.until(has_ended)
 
     def find(self, name: str) -> tuple[int, int]:
         """Draw and return the middle of a widget; `name` as in `widgets.drawn`."""

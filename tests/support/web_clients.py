@@ -444,3 +444,12 @@ def uploaded_files(folder: Path) -> list[Path]:
         if parent.startswith(prefix):
             files += [Path(parent, name) for name in names]
     return sorted(files)
+
+
+def wait_for_uploads(folder: Path, count: int) -> None:
+    """Wait until so many files of pages are kept in a folder."""
+
+    def has_come() -> bool:
+        return len(uploaded_files(folder)) == count
+
+    wait_until(has_come, f"{count} files")

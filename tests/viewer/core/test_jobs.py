@@ -17,6 +17,10 @@ from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, JobPool, JobQueue
 
 
+def has_ended(jobs: JobQueue) -> bool:
+    return not jobs.busy
+
+
 class Rig:
     """Jobs of which the first one runs until `open`, so that the others wait."""
 
@@ -47,7 +51,7 @@ class Rig:
         self._gate.set()
         for _ in range(wakes):
             assert self.woken.acquire(timeout=PATIENCE)
-        wait_until(lambda: not self.jobs.busy)
+        wait_until(partial(has_ended, self.jobs))
         wait_until(self._has_no_thread)
         assert not self.woken.acquire(blocking=False)
 
@@ -189,7 +193,7 @@ def test_queue_continues_after_a_job_that_exits_and_a_wake_that_fails() -> None:
     assert second.wait(PATIENCE)
     assert second.result() == 2
     assert "SystemExit" in first.fault
-    assert wait_until(lambda: not jobs.busy)
+    assert wait_until(partial(has_ended, jobs))
 
 
 def test_end_of_a_program_waits_for_the_job_that_runs() -> None:

@@ -27,7 +27,7 @@ from support.pages import (
 )
 from support.proxy import PATH, reverse_proxy
 from support.wait import PATIENCE, wait_until
-from support.web_clients import some_picture, uploaded_files
+from support.web_clients import some_picture, wait_for_uploads
 
 import splatview
 from splatview_ipc.control.registry import list_viewers
@@ -665,7 +665,7 @@ def test_page_says_why_a_file_is_not_sent_and_can_cancel(
     )
     page.click("#stopsending")
     wait_for_script(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
-    wait_until(lambda: len(uploaded_files(folder)) == 1)
+    wait_for_uploads(folder, 1)
     slow(page, -1)
     drag(page, tmp_path / "small.ply")
     assert client.files(2)[1].name == "small.ply"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support.wait import turns, wait_until
-from support.web_clients import Visitor, uploaded_files
+from support.web_clients import Visitor, uploaded_files, wait_for_uploads
 
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import files
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
-
-
-def wait_for_uploads(folder: Path, count: int) -> None:
-    wait_until(lambda: len(uploaded_files(folder)) == count, f"{count} files")
 
 
 def status_of(client: socket.socket) -> int:

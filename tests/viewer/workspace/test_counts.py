@@ -74,5 +74,5 @@ def test_run_is_told_quiet_and_ended_by_what_it_published(viewer: Viewer) -> Non
     assert entry.usual_gap_s == 0 or 0.1 < entry.usual_gap_s < 10
     viewer.until(lambda: entry.count == 60)
     splatview.close()
-    viewer.until(lambda: not entry.alive)
+    viewer.until_run_ended()
     assert entry.ended_at >= entry.published_at

@@ -21,6 +21,10 @@ class Pairing(NamedTuple):
     first: str
     second: str
 
+    @property
+    def swapped(self) -> Pairing:
+        return Pairing(self.second, self.first)
+
 
 class Panes(NamedTuple):
     """The panes of a user that show two entries."""

@@ -154,21 +154,12 @@ class CompareSections:
         first = sides.draw_side("A", 0, pairing.first, options)
         imgui.same_line(0, 2 * theme.scale())
         if controls.icon_button("swap", "swap", hint="Swap A and B"):
-            do(self._comparisons.choose, viewport, Pairing(*reversed(pairing)))
+            do(self._comparisons.choose, viewport, pairing.swapped)
         second = sides.draw_side("B", 1, pairing.second, options)
-        if first != pairing.first:
-            # The one that was B takes the place of A.
-            if first == pairing.second:
-                other_key = pairing.first
-            else:
-                other_key = pairing.second
-            do(self._comparisons.choose, viewport, Pairing(first, other_key))
-        elif second != pairing.second:
-            if second == pairing.first:
-                other_key = pairing.second
-            else:
-                other_key = pairing.first
-            do(self._comparisons.choose, viewport, Pairing(other_key, second))
+        if first == pairing.second or second == pairing.first:
+            do(self._comparisons.choose, viewport, pairing.swapped)
+        elif (first, second) != pairing:
+            do(self._comparisons.choose, viewport, Pairing(first, second))
 
     def _draw_opacity(self, viewport: Viewport, pairing: Pairing) -> None:
         settings = self._comparisons.of_user(viewport.user)

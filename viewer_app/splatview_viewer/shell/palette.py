@@ -16,6 +16,8 @@ from splatview_viewer.ui.text_field import text_field
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from splatview_viewer.core.events import Event
     from splatview_viewer.shell.user import User
 
@@ -38,6 +40,13 @@ _MOST_LETTERS = 200
 def _row_height() -> float:
     """Return the points of a row."""
     return theme.ROW_HEIGHT + 4
+
+
+def _rows_height(matches: Sequence[Match]) -> float:
+    """Return the pixels of all rows and heads of groups."""
+    groups = {match.item.shown_group for match in matches}
+    points = len(matches) * _row_height() + len(groups) * _GROUP_HEIGHT
+    return max(points, _row_height()) * theme.scale()
 
 
 class Palette:
@@ -135,7 +144,9 @@ class Palette:
         width = min(_WIDTH * scale, size.x - 16 * scale)
         top = min(_TOP * scale, size.y * 0.11)
         free_height = size.y - top - (_FIELD_HEIGHT + _FOOT_HEIGHT + 4 * _PAD) * scale
-        rows_height = min(self._rows_height(), _MOST_ROWS_HEIGHT * scale, free_height)
+        rows_height = min(
+            _rows_height(self.matches), _MOST_ROWS_HEIGHT * scale, free_height
+        )
         height = rows_height + (_FIELD_HEIGHT + _FOOT_HEIGHT + 2 * _PAD) * scale
         imgui.set_next_window_pos(ImVec2(round((size.x - width) / 2), round(top)))
         imgui.set_next_window_size(ImVec2(round(width), round(height)))
@@ -155,12 +166,6 @@ class Palette:
                 imgui.set_nav_cursor_visible(self._had_focus)
             imgui.end_popup()
         imgui.pop_style_var(2)
-
-    def _rows_height(self) -> float:
-        """Return the pixels of all rows and heads of groups."""
-        groups = {match.item.shown_group for match in self.matches}
-        points = len(self.matches) * _row_height() + len(groups) * _GROUP_HEIGHT
-        return max(points, _row_height()) * theme.scale()
 
     def _draw_field(self) -> None:
         """Draw the field, which has the keyboard."""

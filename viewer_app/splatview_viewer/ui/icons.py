@@ -129,7 +129,7 @@ def draw(
         points: size of its font, which is about that of its ink.
     """
     font = theme.fonts().icons
-    character = _GLYPHS[name]
+    character = glyph(name)
     pixels = points * theme.scale()
     half = _half_sizes.get((name, pixels))
     if half is None:

@@ -207,7 +207,9 @@ class Inspect(Tool["GaussianView"]):
         for card in cards:
             if point is not None:
                 inspect_card.draw_line(card, point, scale)
-            self._draw_card(card, self.index)
+            key = f"inspected {id(self)}"
+            if inspect_card.draw_card(key, card, self.index, self.values, self.course):
+                self.choose(None)
         return False
 
     def _draw_outline(self, rect: Rect, scale: float) -> tuple[float, float] | None:
@@ -224,12 +226,6 @@ class Inspect(Tool["GaussianView"]):
         if rect.contains(*point):
             return point
         return None
-
-    def _draw_card(self, card: Rect, index: int) -> None:
-        """Draw the numbers over the picture, with a button that closes them."""
-        key = f"inspected {id(self)}"
-        if inspect_card.draw_card(key, card, index, self.values, self.course):
-            self.choose(None)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         if self.index is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
 from splatview_viewer.geometry.pan_zoom import moved_range
+from splatview_viewer.kinds.axis_commands import axis_commands
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.memory.view import MemoryView
@@ -47,33 +47,14 @@ def _why_none_open(view: MemoryView) -> str | None:
     return "there is none yet"
 
 
-def _move(right: int, view: MemoryView) -> None:
-    view.show_period(*moved_range(view.visible_period(), right=right))
-
-
-def _zoom(closer: int, view: MemoryView) -> None:
-    view.show_period(*moved_range(view.visible_period(), closer=closer))
-
-
-def _move_commands() -> list[Command[MemoryView]]:
-    """Return the commands that move the horizontal axis."""
-    moves = (
-        ("left", "Move along the axis: left", "Left", partial(_move, -1)),
-        ("right", "Move along the axis: right", "Right", partial(_move, 1)),
-        ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
-        ("farther", "Zoom out", "-", partial(_zoom, -1)),
-    )
-    commands: list[Command[MemoryView]] = []
-    for name, title, key, run in moves:
-        full_name = f"memory.{name}"
-        command = Command(full_name, title, run, (key,), icon="scalars", repeats=True)
-        commands.append(command)
-    return commands
+def _move(view: MemoryView, *, right: int = 0, closer: int = 0) -> None:
+    period = moved_range(view.visible_period(), right=right, closer=closer)
+    view.show_period(*period)
 
 
 COMMANDS: tuple[Command[MemoryView], ...] = (
     Command("memory.fit", "See all of the time", _see_all, ("F", "Home"), icon="fit"),
-    *_move_commands(),
+    *axis_commands("memory", _move),
     Command(
         "memory.host",
         "Show or hide the memory of the host",

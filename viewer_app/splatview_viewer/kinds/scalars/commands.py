@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.command import Command
 from splatview_viewer.geometry.pan_zoom import moved_range
+from splatview_viewer.kinds.axis_commands import axis_commands
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.view import AxisQuantity, ScalarsView
@@ -36,33 +37,14 @@ def _smooth(weight: float, view: ScalarsView) -> None:
     view.state = replace(view.state, smoothing=weight)
 
 
-def _move(right: int, view: ScalarsView) -> None:
-    view.state = replace(view.state, window=moved_range(view.window(), right=right))
-
-
-def _zoom(closer: int, view: ScalarsView) -> None:
-    view.state = replace(view.state, window=moved_range(view.window(), closer=closer))
-
-
-def _move_commands() -> list[Command[ScalarsView]]:
-    """Return the commands that move the horizontal axis."""
-    moves = (
-        ("left", "Move along the axis: left", "Left", partial(_move, -1)),
-        ("right", "Move along the axis: right", "Right", partial(_move, 1)),
-        ("closer", "Zoom into the middle", "=", partial(_zoom, 1)),
-        ("farther", "Zoom out", "-", partial(_zoom, -1)),
-    )
-    commands: list[Command[ScalarsView]] = []
-    for name, title, key, run in moves:
-        full_name = f"plots.{name}"
-        command = Command(full_name, title, run, (key,), icon="scalars", repeats=True)
-        commands.append(command)
-    return commands
+def _move(view: ScalarsView, *, right: int = 0, closer: int = 0) -> None:
+    window = moved_range(view.window(), right=right, closer=closer)
+    view.state = replace(view.state, window=window)
 
 
 COMMANDS: tuple[Command[ScalarsView], ...] = (
     Command("plots.fit", "See all of the curves", _see_all, ("F", "Home"), icon="fit"),
-    *_move_commands(),
+    *axis_commands("plots", _move),
     Command(
         "plots.log",
         "Vertical axes: linear or logarithmic",
