@@ -181,6 +181,10 @@ def test_arrows_move_what_is_dragged_otherwise(
     press_key(viewer, "right")
     moved = shown_view.view.state.selection.box.center
     assert (moved[0] > center[0], moved[1:]) == (True, center[1:])
+    go_to_zone(viewer, "tabs")
+    go_to(viewer, "sections data: handle opacity least")
+    press_key(viewer, "right")
+    assert 0 < shown_view.view.state.selection.opacity[0] < 1
     press_key(viewer, "k")
     press_key(viewer, "k")
     assert shown_view.view.path.chosen_key == 1

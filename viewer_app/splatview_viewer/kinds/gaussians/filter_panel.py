@@ -10,7 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.scene.statistics import QUANTITIES
-from splatview_viewer.ui import controls, theme
+from splatview_viewer.ui import controls, focus, theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.drags import drag
 from splatview_viewer.ui.progress import draw_progress
@@ -31,6 +31,8 @@ _MIN_WIDTH = 8
 _MAX_BARS = 64
 _GRAB = 6
 """Points from the end of a range within which a press moves that end."""
+_STOPS = 100
+"""Presses of an arrow by which a handle goes through its histogram."""
 _NEARLY_ZERO = 1e-5
 _MIN_DRAG = 3
 """Points from which a press on a histogram draws a range."""
@@ -125,17 +127,7 @@ class RangeBrush:
         # So far the press is a click.
         if abs(position - start) < _MIN_DRAG * axis.scale * axis.bins_per_pixel:
             return
-        low = min(position, start)
-        high = max(position, start)
-        # The ends of the histogram stand for no limit.
-        low_limit = 0.0
-        high_limit = _no_limit(quantity)
-        if low > axis.first:
-            low_limit = quantity.edge(low)
-        if high < axis.last:
-            high_limit = quantity.edge(high)
-        if (low_limit, high_limit) != tool.limits(quantity):
-            tool.limit(quantity, low_limit, high_limit)
+        _limit(tool, quantity, axis, (position, start))
 
     def _fixed_end(self, quantity: Quantity, axis: _BinAxis, position: float) -> float:
         """Return the end that stays after a press: the opposite of the pressed one."""
@@ -146,6 +138,51 @@ class RangeBrush:
         if abs(position - high) < max_distance:
             return low
         return position
+
+
+def _limit(
+    tool: Filter, quantity: Quantity, axis: _BinAxis, ends: tuple[float, float]
+) -> None:
+    """Show what lies between two places of a histogram; its ends stand for no limit."""
+    low_limit = 0.0
+    high_limit = _no_limit(quantity)
+    if min(ends) > axis.first:
+        low_limit = quantity.edge(min(ends))
+    if max(ends) < axis.last:
+        high_limit = quantity.edge(max(ends))
+    if (low_limit, high_limit) != tool.limits(quantity):
+        tool.limit(quantity, low_limit, high_limit)
+
+
+def _take_arrows(
+    tool: Filter, quantity: Quantity, axis: _BinAxis, corner: ImVec2, height: float
+) -> None:
+    """Place both handles for the keyboard, whose arrows move them.
+
+    The histogram, which comes after them, has the pointer.
+    """
+    ends = [axis.clip(quantity.position(v)) for v in tool.limits(quantity)]
+    half = _KNOB * axis.scale
+    for index, name in enumerate(("least", "most")):
+        x = axis.to_pixel(ends[index])
+        left = min(max(x - half, axis.left), axis.left + axis.width - 2 * half)
+        imgui.set_cursor_screen_pos(ImVec2(left, corner.y))
+        imgui.set_next_item_allow_overlap()
+        imgui.invisible_button(
+            f"##handle {quantity.name} {name}",
+            ImVec2(2 * half, height),
+            imgui.ButtonFlags_.enable_nav.value,
+        )
+        steps = focus.arrow_steps()
+        if not steps:
+            continue
+        moved = axis.clip(ends[index] + steps * (axis.last - axis.first) / _STOPS)
+        if index == 0:
+            ends[index] = min(moved, ends[1])
+        else:
+            ends[index] = max(moved, ends[0])
+        _limit(tool, quantity, axis, (ends[0], ends[1]))
+    imgui.set_cursor_screen_pos(corner)
 
 
 def state_words(tool: Filter) -> str:
@@ -221,6 +258,7 @@ def _draw_quantity(
     if size.x < _MIN_WIDTH * scale:
         return
     axis = _BinAxis(corner.x, size.x, *used, scale)
+    _take_arrows(tool, quantity, axis, corner, size.y)
     imgui.invisible_button(f"##histogram {quantity.name}", size)
     tool.brush.handle(quantity, axis)
     is_hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value)
