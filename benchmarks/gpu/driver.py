@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from splatview_viewer.app.loop import App
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption, Screen, ScreenState
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""

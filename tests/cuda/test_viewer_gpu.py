@@ -22,7 +22,8 @@ from support.wait import PATIENCE
 
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.screen import Rect, Screen
-from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS, ShownView
+from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.recording.recording import RecordOptions

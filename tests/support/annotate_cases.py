@@ -11,7 +11,7 @@ from splatview.adapters.overlay import overlay_tensors
 from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds.image.overlay import OverlayResult
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.frames import frame_of

@@ -10,7 +10,7 @@ from imgui_bundle import imgui
 from splatview_viewer.core.command import command_of
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds.snapshot.state import SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 from splatview_viewer.shell.surface import Surface

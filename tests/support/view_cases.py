@@ -20,7 +20,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.cache import SceneCache

@@ -15,7 +15,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.zones import STRIP_HEIGHT, Wishes, place

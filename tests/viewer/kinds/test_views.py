@@ -33,7 +33,8 @@ from splatview_viewer.core.command import parse_shortcut
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import Info, PlacedState, ShownView
+from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import Info, PlacedState
 from splatview_viewer.kinds import shown_kinds as shown_kinds
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

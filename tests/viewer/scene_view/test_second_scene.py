@@ -15,7 +15,7 @@ from support.wait import clock, wait_until
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.gpu.work import GpuWork

@@ -17,7 +17,7 @@ from support.viewer import Viewer
 import splatview
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.web.messages import MessageError, parse
 from splatview_viewer.workspace.slot import Slot

@@ -12,7 +12,8 @@ from support.wait import clock
 
 from splatview_viewer.app.loop import App
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.core.view import ShownView, Wants
+from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.core.view import Wants
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.web.messages import Visible
 from splatview_viewer.workspace.slot import Slot

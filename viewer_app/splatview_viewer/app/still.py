@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import ShownView, Value
+    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import Value
     from splatview_viewer.screens.offscreen import OffscreenScreen
     from splatview_viewer.shell.surface import Surface
 

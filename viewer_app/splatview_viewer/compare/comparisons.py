@@ -24,7 +24,7 @@ from splatview_viewer.compare.runs import RunsInPlots
 from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import about
 from splatview_viewer.workspace.feature import Feature, PaneNote
 from splatview_viewer.workspace.slot import Slot

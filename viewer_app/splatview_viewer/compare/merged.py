@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.scene.scene import GaussianScene
     from splatview_viewer.workspace.catalogue import Catalogue
 

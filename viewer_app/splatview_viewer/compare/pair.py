@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import Playback, Release, ShownView, Value
+    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import Playback, Release, Value
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.compare.arrangement import Pairing
     from splatview_viewer.core.host import Host
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
 

@@ -13,7 +13,8 @@ from splatview_viewer.kinds import about
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from splatview_viewer.core.view import Playback, ShownView
+    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import Playback
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.kind import Kind, Link
-from splatview_viewer.core.view import ShownView
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import (
     cameras,
     gaussians,

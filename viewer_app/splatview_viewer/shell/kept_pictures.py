@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.core.settings import Color, Entry
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.shell.user import User
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.command import Command
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.shell.viewport import Viewport
 
 _PREFIX = "history."

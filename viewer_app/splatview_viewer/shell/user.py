@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.core.undoable import Undoable
-    from splatview_viewer.core.view import ShownView, Tab, Visit
+    from splatview_viewer.core.view import Tab, Visit
     from splatview_viewer.shell.opening import Refusal
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.slot import Slot

@@ -12,7 +12,7 @@ from splatview_viewer.workspace.links import PLOT_PERIOD_S
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.slot import Slot

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import ShownView
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.workspace.catalogue import ViewportLike
     from splatview_viewer.workspace.sources import ValueSource
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.core.settings import Entry, Wish
-    from splatview_viewer.core.view import ShownView, Value
+    from splatview_viewer.core.shown_view import ShownView
+    from splatview_viewer.core.view import Value
     from splatview_viewer.recording.recorder import Recorder, Tape
 
 LIVE_PERIOD = 1 / 30
