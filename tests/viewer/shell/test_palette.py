@@ -67,6 +67,8 @@ def test_find_needs_every_word_in_any_order() -> None:
     items = item("Show: depth"), item("Show: colour"), item("loss", beside="show run")
     assert titles("depth show", *items) == ["Show: depth"]
     assert titles("show lo", *items) == ["Show: colour", "loss"]
+    streams = [item(f"stream {number:03}") for number in (2, 12, 200)]
+    assert titles("stream 2", *streams)[0] == "stream 200"
 
 
 def test_find_lists_what_cannot_be_done_last() -> None:

@@ -157,7 +157,7 @@ def find(items: Sequence[PaletteItem], query: str) -> list[Match]:
         item.shown_group for item in items if item.title.casefold() == title
     }
     first_groups.discard(NOT_NOW)
-    ranked_matches: list[tuple[tuple[int, str, int, int], Match]] = []
+    ranked_matches: list[tuple[tuple[int, str, int, int, int], Match]] = []
     for item in items:
         bold_parts = _parts_of(item, query_words)
         if bold_parts is None:
@@ -166,7 +166,7 @@ def find(items: Sequence[PaletteItem], query: str) -> list[Match]:
             (_rank(item, query_words, bold_parts), Match(item, tuple(bold_parts)))
         )
 
-    def rank_of(ranked_match: tuple[tuple[int, str, int, int], Match]) -> Any:
+    def rank_of(ranked_match: tuple[tuple[int, str, int, int, int], Match]) -> Any:
         rank, match = ranked_match
         return match.item.shown_group not in first_groups, rank
 
@@ -218,7 +218,7 @@ def _merged(bold_parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _rank(
     item: PaletteItem, query_words: Sequence[str], bold_parts: Sequence[tuple[int, int]]
-) -> tuple[int, str, int, int]:
+) -> tuple[int, str, int, int, int]:
     """Return what items are sorted by."""
     group = item.shown_group
     group_rank = len(_GROUPS)
@@ -227,9 +227,11 @@ def _rank(
     elif group == NOT_NOW:
         group_rank = len(_GROUPS) + 1
     if not query_words:
-        return group_rank, group, 0, 0
+        return group_rank, group, 0, 0, 0
     if not bold_parts:
-        return group_rank, group, 2, 0
+        return group_rank, group, 2, 0, 0
     first = bold_parts[0][0]
     is_inside = first > 0 and item.title[first - 1].isalnum()
-    return group_rank, group, int(is_inside), first
+    # "stream 2" is rather "stream 20" than "stream 12".
+    is_apart = " ".join(query_words) not in item.title.casefold()
+    return group_rank, group, int(is_inside), int(is_apart), first
