@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from splatview_viewer.core import quantities
+from splatview_viewer.core.jobs import JobQueue
 from splatview_viewer.core.quantities import (
     BINARY,
     DECIMAL,
@@ -68,7 +69,14 @@ def test_memory_is_told_in_the_chosen_units() -> None:
     size = 6 * 10**9
     assert size_text(size) == "5.59 GiB"
     use_byte_units(DECIMAL)
+    jobs = JobQueue("sizes")
     try:
+        # A job tells them as the user who began it, whoever comes after.
+        job = jobs.submit(lambda _: size_text(size))
+        use_byte_units(BINARY)
+        assert job.wait(10)
+        assert job.result() == "6.00 GB"
+        use_byte_units(DECIMAL)
         assert size_text(size) == "6.00 GB"
         ticks = byte_ticks(0, 12e9, 7)
         assert [text for _, text in ticks[:4]] == ["0", "2 GB", "4 GB", "6 GB"]

@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -56,6 +57,8 @@ class Job(Generic[T]):
 
         With None the queue's own `wake` is called.
         """
+        self._context = copy_context()
+        """What was set for the user who began it, such as units."""
         self._owner = owner
         self._value: T | None = None
 
@@ -93,6 +96,11 @@ class Job(Generic[T]):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds; return whether the job is done."""
         return self.ended.wait(timeout)
+
+    def call(self) -> T:
+        """Call the function; its queue does so, once."""
+        assert self.function is not None
+        return self._context.run(self.function, self)
 
     def cancel(self) -> None:
         """Cancel the job, whose result is dropped. Idempotent.
@@ -247,7 +255,7 @@ class JobQueue:
         value = None
         error: Exception | None = None
         try:
-            value = job.function(job)  # type: ignore[misc]
+            value = job.call()
         except BaseException as e:
             # The thread goes on with the next job, whatever this one has raised.
             error = e if isinstance(e, Exception) else RuntimeError(repr(e))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextvars import ContextVar
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,14 +20,14 @@ class ByteUnits(NamedTuple):
 
 BINARY = ByteUnits(1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
 DECIMAL = ByteUnits(1000, ("B", "kB", "MB", "GB", "TB", "PB"))
-_byte_units = BINARY
-"""The units of the user whose interface is drawn."""
+_byte_units = ContextVar("byte units", default=BINARY)
+"""The units of the user for whom something is done; jobs have those of who began them.
+"""
 
 
 def use_byte_units(units: ByteUnits) -> None:
     """Tell sizes in these units from now on."""
-    global _byte_units
-    _byte_units = units
+    _byte_units.set(units)
 
 
 _DAY_S = 86400
@@ -47,7 +48,7 @@ Tick = tuple[float, str]
 
 def size_text(size: float) -> str:
     """Return bytes in three digits: "512 B", "1.50 GiB", "-2.00 MiB"."""
-    units = _byte_units
+    units = _byte_units.get()
     amount = float(abs(size))
     unit = 0
     while amount >= 999.5 and unit < len(units.names) - 1:
@@ -165,7 +166,7 @@ def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
 
     low, high: bytes at both ends of the axis.
     """
-    units = _byte_units
+    units = _byte_units.get()
     spacing = max((high - low) / max(count, 1), 1.0)
     if units is BINARY:
         step = float(2 ** max(math.ceil(math.log2(spacing)), 0))
@@ -189,7 +190,7 @@ def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
 
 def _tick_unit(low: float, high: float, step: float) -> int:
     """Return the index of the unit of ticks at multiples of `step` bytes."""
-    units = _byte_units
+    units = _byte_units.get()
     last = len(units.names) - 1
     unit = min(max(int(math.log(step, units.factor) + 1e-9), 0), last)
     if unit < last:

@@ -114,6 +114,10 @@ class Interface:
             self.surface.input.grips = [head_of(zones)]
         return zones
 
+    def use_units(self) -> None:
+        """Tell sizes in the units that its user chose, from now on."""
+        use_byte_units(DECIMAL if self.state.decimal_bytes else BINARY)
+
     def have_states_changed(self, user: User) -> bool:
         """Return whether runs are in other states than at the last call."""
         if self.state.bare:
@@ -149,7 +153,7 @@ class Interface:
             True when a setting changed: the picture has to be drawn again.
         """
         scale = user.screen.state.scale
-        use_byte_units(DECIMAL if self.state.decimal_bytes else BINARY)
+        self.use_units()
         visit = self._take_visit(user)
         section_list: list[Section] = []
         info = Info()

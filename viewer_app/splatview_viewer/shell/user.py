@@ -167,6 +167,7 @@ class User(UserActions):
 
     def tick(self, now: float) -> None:
         """Do what is due, once in each turn of the loop."""
+        self.interface.use_units()
         was_visible = self._was_seen
         self._was_seen = self.screen.state.visible
         if was_visible and not self._was_seen:
@@ -260,6 +261,7 @@ class User(UserActions):
         """
         schedule = self.schedule
         marks = schedule.marks
+        self.interface.use_units()
         self._take(event, now)
         if schedule.marks != marks:
             schedule.await_pictures()

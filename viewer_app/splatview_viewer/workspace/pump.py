@@ -185,7 +185,7 @@ class Pump:
         """Execute a command; a failure is shown, and the others go on."""
         try:
             with recovering():
-                command.function(*command.values)
+                command.context.run(command.function, *command.values)
         except (moderngl.Error, GpuLostError):
             raise
         except Exception as e:
