@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from PIL import Image
 
 from splatview_viewer.app.loop import App
 from splatview_viewer.core.events import (
+    Key,
+    Mods,
     PointerLeave,
     PointerMove,
     PointerPress,
@@ -158,3 +162,27 @@ class Viewer(App):
         if slot is None or slot.view is None:
             return False
         return not slot.view.empty or bool(slot.entry.fault)
+
+
+def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
+    """Press and release a key, and draw what it changes."""
+    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
+
+
+def open_pictures(
+    open_viewer: Callable[..., Viewer],
+    size: tuple[int, int],
+    folder: Path,
+    *names: str,
+) -> Viewer:
+    """Open a viewer of black pictures that it writes, of which the first is shown."""
+    files = []
+    for name in names:
+        path = folder / f"{name}.png"
+        Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(path)
+        files.append(path)
+    viewer = open_viewer(size, files=tuple(files))
+    viewer.until(viewer.loaded)
+    viewer.user.select(viewer.state.entries[0].key)
+    viewer.until(viewer.loaded)
+    return viewer

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
-from support.viewer import Viewer
+from support.viewer import Viewer, press_key
 
 from splatview_viewer.core.command import Command, command_of, parse_shortcut
 from splatview_viewer.core.events import (
@@ -66,10 +66,6 @@ def scene(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     app = open_viewer((920, 700), files=(path,))
     app.until(app.loaded)
     return app
-
-
-def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
-    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
 
 
 def test_shortcut_names_a_key_and_its_modifiers() -> None:

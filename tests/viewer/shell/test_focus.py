@@ -10,7 +10,7 @@ import pytest
 from imgui_bundle import imgui
 from support import widgets
 from support.scene_files import ply_columns, truth, write_ply
-from support.viewer import Viewer
+from support.viewer import Viewer, press_key
 
 from splatview_viewer.core.events import (
     Key,
@@ -35,10 +35,6 @@ def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     app = open_viewer((910, 620), files=(path,))
     app.until(app.loaded)
     return app
-
-
-def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
-    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
 
 
 def is_focus_seen(viewer: Viewer) -> bool:

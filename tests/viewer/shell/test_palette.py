@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from support import widgets
 from support.scene_files import ply_columns, truth, write_ply
-from support.viewer import Viewer
+from support.viewer import Viewer, open_pictures, press_key
 
 from splatview_viewer.core.events import Key, Mods, Text
 from splatview_viewer.core.settings import Entry
@@ -22,20 +20,7 @@ CTRL: Mods = frozenset({"ctrl"})
 @pytest.fixture
 def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     """Return a viewer of two pictures, of which the first is shown."""
-    files = []
-    for name in ("first", "second"):
-        path = tmp_path / f"{name}.png"
-        Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(path)
-        files.append(path)
-    app = open_viewer((1200, 800), files=tuple(files))
-    app.until(app.loaded)
-    app.user.select(app.state.entries[0].key)
-    app.until(app.loaded)
-    return app
-
-
-def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
-    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
+    return open_pictures(open_viewer, (1200, 800), tmp_path, "first", "second")
 
 
 def rows(viewer: Viewer) -> set[str]:

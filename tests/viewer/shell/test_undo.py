@@ -6,15 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
-from support.viewer import Viewer
+from support.viewer import Viewer, open_pictures, press_key
 
 from splatview_viewer.core.events import (
     FileDrop,
-    Key,
     Mods,
     PointerMove,
     PointerPress,
@@ -33,16 +30,7 @@ Y = 300.0
 @pytest.fixture
 def pictures(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     """Return a viewer of two pictures, of which the first is shown."""
-    files = []
-    for name in "ab":
-        path = tmp_path / f"{name}.png"
-        Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(path)
-        files.append(path)
-    viewer = open_viewer((1000, 600), files=tuple(files))
-    viewer.until(viewer.loaded)
-    viewer.user.select(viewer.state.entries[0].key)
-    viewer.until(viewer.loaded)
-    return viewer
+    return open_pictures(open_viewer, (1000, 600), tmp_path, "a", "b")
 
 
 @pytest.fixture
@@ -52,10 +40,6 @@ def scene(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     viewer = open_viewer((920, 900), files=(path,))
     viewer.until(viewer.loaded)
     return viewer
-
-
-def press_key(viewer: Viewer, name: str, mods: Mods = frozenset()) -> None:
-    viewer.do(Key(name, mods=mods), Key(name, pressed=False))
 
 
 def undo(viewer: Viewer) -> None:
