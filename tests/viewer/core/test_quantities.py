@@ -67,12 +67,16 @@ def test_ticks_of_time_are_round_on_the_clock(span: float, max_ticks: int) -> No
 
 def test_memory_is_told_in_the_chosen_units() -> None:
     size = 6 * 10**9
+
+    def tell_size(_: object) -> str:
+        return size_text(size)
+
     assert size_text(size) == "5.59 GiB"
     use_byte_units(DECIMAL)
     jobs = JobQueue("sizes")
     try:
-        # A job tells them as the user who began it, whoever comes after.
-        job = jobs.submit(lambda _: size_text(size))
+        # A job tells them as the user who began it.
+        job = jobs.submit(tell_size)
         use_byte_units(BINARY)
         assert job.wait(10)
         assert job.result() == "6.00 GB"

@@ -315,7 +315,11 @@ def test_bar_of_the_chosen_keeps_off_legends_and_other_panes(viewer: Viewer) -> 
 
     (low_bar,) = bars()
     view.change(show="depth")
-    viewer.until(lambda: view.tools["look"].has_legend)
+
+    def has_legend() -> bool:
+        return view.tools["look"].has_legend
+
+    viewer.until(has_legend)
     legend = place_legend(rect, 1.0)
     assert legend is not None
     (bar,) = bars()
