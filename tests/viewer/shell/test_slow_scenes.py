@@ -20,6 +20,7 @@ from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect, read_pixels
 from splatview_viewer.gpu.steps import StepQueue
+from splatview_viewer.kinds.gaussians import stepped
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl import renderer as gl_renderer
@@ -262,6 +263,31 @@ def test_last_version_of_an_ended_run_is_kept_though_a_picture_was_in_steps(
         user.layout.active.select(image)
         house.until(lambda: user.shown is not slot and not slot.source.has_new_value())
         assert view.data.loads == loads + 1
+
+
+def test_version_is_taken_between_two_pictures_of_a_drag(
+    gate: Gate, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepped, "_MAX_VERSION_WAIT_S", 0.0)
+    splatview.publish(scene_values(0.0), "scene")
+    with House() as house:
+        page = house.page(400, 300)
+        user = house.users[page]
+        house.until(lambda: user.view is not None and user.view.kind == "gaussians")
+        until_final(house, page)
+        view = view_of(user)
+        loads = view.data.loads
+        turn_camera(page, user)
+        until_in_steps(house, view)
+        splatview.publish(scene_values(1.0), "scene")
+
+        def is_taken() -> bool:
+            view.change(scale=view.state.scale * 0.9999)
+            user.mark()
+            house.newest(page)
+            return view.data.loads > loads
+
+        house.until(is_taken)
 
 
 def scene_values(color: float) -> dict[str, torch.Tensor]:

@@ -280,6 +280,9 @@ class View(Generic[Data, State]):
         """Draw into a part of a framebuffer, every pixel of it once."""
         raise NotImplementedError
 
+    def await_value(self) -> None:
+        """Take note that a new value would be taken now, were the view not busy."""
+
     def release(self, occasion: Release) -> None:
         """Release what is made again when it is drawn."""
         raise NotImplementedError

@@ -106,11 +106,18 @@ class Feeder:
         if now < slot.next_feed:
             return False
         view = slot.view
-        if view is not None:
-            if view.wants.busy:
-                return False
-            if about(view.kind).paced and now < self._next_version_at(slot):
-                return False
+        is_paced = view is not None and about(view.kind).paced
+        if is_paced and now < self._next_version_at(slot):
+            return False
+        if not self._is_accepted(slot, now):
+            return False
+        if view is not None and view.wants.busy:
+            view.view.await_value()
+            return False
+        return True
+
+    def _is_accepted(self, slot: Slot, now: float) -> bool:
+        """Return whether a screen that shows an entry would soon show a new value."""
         links = self._catalogue.links
         for viewport in self._catalogue.viewports:
             if links.is_visible_in(viewport, slot) and viewport.user.accepts_value(now):

@@ -470,10 +470,9 @@ class SceneCache:
         self.stepped.give_up(*pictures)
         for picture in pictures:
             picture.drop()
-        if any(picture.source is not None for picture in self.pictures):
-            return
-        # The first picture of another viewport is drawn in steps.
-        if self.stepped.is_drawing:
+        is_shown = any(picture.source is not None for picture in self.pictures)
+        # The first picture of another viewport may be in steps.
+        if is_shown or self.stepped.is_drawing:
             return
         with suppress(RendererError):
             self.renderer.free_pictures()

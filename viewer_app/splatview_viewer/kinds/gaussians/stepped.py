@@ -36,6 +36,11 @@ class UnfinishedPicture:
     on meanwhile, so that something is seen of a drag that does not end."""
 
 
+_MAX_VERSION_WAIT_S = 1.0
+"""Seconds for which a new version waits for pictures that are drawn without a pause, as
+while a user drags."""
+
+
 class SteppedPictures:
     """Draws one picture of a scene at a time in steps, each whole before it is shown."""
 
@@ -46,6 +51,10 @@ class SteppedPictures:
         """Pictures of other viewports that are wanted meanwhile."""
         self._giving_way: ViewportPicture | None = None
         """The picture that was drawn last, while others waited: it lets them begin."""
+        self._version_since: float | None = None
+        """Time of the loop since which a version of the scene waits; None: none does."""
+        self._version_before = 0
+        """The version (`SceneCache.loads`) that is drawn meanwhile."""
 
     @property
     def is_drawing(self) -> bool:
@@ -76,6 +85,23 @@ class SteppedPictures:
             return True
         return key.options == options and is_same_pose(unfinished.camera, camera)
 
+    def await_version(self) -> None:
+        """Take note that a version of the scene waits for a pause between pictures."""
+        if self._version_since is None or self._version_before != self._cache.loads:
+            self._version_since = self._cache.now
+            self._version_before = self._cache.loads
+
+    def _gives_way(self, picture: ViewportPicture) -> bool:
+        """Return whether others come first, for the length of a turn."""
+        since = self._version_since
+        if since is not None and self._cache.now - since >= _MAX_VERSION_WAIT_S:
+            self._version_since = None
+            return True
+        if self._giving_way is picture:
+            self._giving_way = None
+            return True
+        return False
+
     def start(
         self,
         picture: ViewportPicture,
@@ -94,8 +120,7 @@ class SteppedPictures:
             self._waiting.append(picture)
             return
         self.give_up()
-        if self._giving_way is picture:
-            self._giving_way = None
+        if self._gives_way(picture):
             picture.motion.has_landed = True
             return
         cache = self._cache

@@ -103,6 +103,9 @@ class GaussianView(View[SceneCache, GaussianState]):
             self._drawn_loads = self.data.loads
         return is_taken
 
+    def await_value(self) -> None:
+        self.data.stepped.await_version()
+
     def change(self, **fields: Any) -> None:
         """Change fields of the state."""
         self.state = replace(self.state, **fields)
