@@ -245,13 +245,13 @@ class Channels(NamedTuple):
 class Parts(NamedTuple):
     """Sizes of the parts of a picture that a software rasteriser draws in a moment."""
 
-    gaussians: int = 1 << 16
+    gaussians: int = 1 << 15
     """That are projected at once."""
-    entries: int = 1 << 17
+    entries: int = 1 << 16
     """Of tiles' lists that pixels walk along at once."""
-    pixels: int = 1 << 18
+    pixels: int = 1 << 17
     """That are brought together at once."""
-    texels: int = 1 << 20
+    texels: int = 1 << 19
     """Of textures that are written at once."""
 
 
