@@ -54,9 +54,17 @@ class MemoryReader:
 
     def wait_for_meta(self, name: str, value: object) -> None:
         """Wait until a fact about the stream has a value."""
-        wait_until(lambda: self.poll().meta.get(name) == value)
+
+        def has_value() -> bool:
+            return self.poll().meta.get(name) == value
+
+        wait_until(has_value)
 
     def wait_for_least(self, column: str, value: float) -> None:
         """Wait until the newest sample of a column is no less than a value."""
         index = COLUMN_INDEX[column]
-        wait_until(lambda: self.poll().samples[-1, index] >= value)
+
+        def has_enough() -> bool:
+            return self.poll().samples[-1, index] >= value
+
+        wait_until(has_enough)

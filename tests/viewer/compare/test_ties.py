@@ -52,7 +52,11 @@ class Panes:
     def beside(self, key: str) -> None:
         """Show an entry beside the active one, and wait for it."""
         self.viewer.user.show_beside(key)
-        self.viewer.until(lambda: not any(v is None or v.empty for v in self.views))
+
+        def have_values() -> bool:
+            return not any(view is None or view.empty for view in self.views)
+
+        self.viewer.until(have_values)
         self.viewer.do()
 
     def until_pair(self) -> Any:

@@ -37,6 +37,10 @@ def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     return app
 
 
+def draw_nothing(viewport: Viewport, *_: Any) -> None:
+    """Leave the picture of a viewport as it is."""
+
+
 def is_focus_seen(viewer: Viewer) -> bool:
     return viewer.user.interface.surface.input.has_focus
 
@@ -108,7 +112,7 @@ def test_tab_reaches_every_control_of_every_tab(
 ) -> None:
     enabled_controls = note_controls(monkeypatch)
     # The pictures of the scene would take most of the time.
-    monkeypatch.setattr(Viewport, "draw", lambda *_: None)
+    monkeypatch.setattr(Viewport, "draw", draw_nothing)
     surface = viewer.user.interface.surface
     for tab in TABS:
         viewer.user.choose_tab(tab)
@@ -165,7 +169,7 @@ _DISABLED = 1 << 10
 def test_arrows_move_what_is_dragged_otherwise(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Viewport, "draw", lambda *_: None)
+    monkeypatch.setattr(Viewport, "draw", draw_nothing)
     shown_view: Any = viewer.user.view
     commands = {
         command.name: command for command in viewer.user.layout.active.commands()

@@ -52,12 +52,18 @@ def hold(house: House, page: Page) -> None:
     """Hold a drag and a key that flies."""
     house.until(partial(has_view, house))
     rig = scene_of(house).rig
-    house.until(lambda: rig.is_framed)
+
+    def is_framed() -> bool:
+        return rig.is_framed
+
+    def is_held() -> bool:
+        return rig.orbit.dragging and rig.motion.flying.moving
+
+    house.until(is_framed)
     page.send(ev.PointerMove(X, Y))
     page.send(ev.PointerPress(X, Y))
     page.send(ev.Key("w"))
-    house.until(lambda: rig.orbit.dragging)
-    house.until(lambda: rig.motion.flying.moving)
+    house.until(is_held)
 
 
 def camera_rests(house: House, page: Page) -> bool:
