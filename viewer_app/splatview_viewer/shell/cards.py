@@ -228,10 +228,7 @@ def _draw_code(x: float, y: float, width: float) -> None:
 def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None:
     """Say once that the run of what is shown ended, and offer to save it."""
     picture = seen_part(viewport)
-    step = ""
-    if entry.step is not None:
-        step = f" at step {entry.step:,.12g}"
-    title = f"The run ended{step}."
+    title = _end_title(entry)
     remark = f"{_LAST.get(entry.kind, 'This is the last that')} it published."
     save = _save_button(entry)
     with theme.bold():
@@ -240,7 +237,7 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
     save_width = 0.0
     if save is not None:
         save_width = (save[2] + 14) * scale
-    available_width = min(picture.width - 24 * scale, picture.width - 120 * scale)
+    available_width = picture.width - 120 * scale
     margins = 16 * scale + 14 * scale + 40 * scale
     if said_width + more_width + save_width + margins > available_width:
         remark = ""
@@ -262,15 +259,27 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
             end = write(title, rect.x + 16 * scale, middle, theme.INK)
         if remark:
             write(remark, end + 6 * scale, middle, theme.INK_DIM)
-        top = middle - 15 * scale
-        right = rect.x + rect.width - 10 * scale - 30 * scale
-        if dark_button("", "close", (right, top), 30, name="close the card"):
+        right = rect.x + rect.width - 40 * scale
+        corner = (right, middle - 15 * scale)
+        if dark_button("", "close", corner, 30, name="close the card"):
             user.do(_dismiss, viewport, entry)
-        if save is not None:
-            text, icon, points = save
-            corner = (right - (points + 6) * scale, top)
-            if dark_button(text, icon, corner, points):
-                user.do(partial(_save, user, viewport, entry))
+        if save is not None and _draw_save_button(save, corner, scale):
+            user.do(partial(_save, user, viewport, entry))
+
+
+def _end_title(entry: Entry) -> str:
+    if entry.step is None:
+        return "The run ended."
+    return f"The run ended at step {entry.step:,.12g}."
+
+
+def _draw_save_button(
+    save: tuple[str, str, float], corner: tuple[float, float], scale: float
+) -> bool:
+    """Draw the button that saves, left of a corner; return True if it was pressed."""
+    text, icon, points = save
+    right, top = corner
+    return dark_button(text, icon, (right - (points + 6) * scale, top), points)
 
 
 def draw_refusal(

@@ -93,6 +93,16 @@ class Finger:
             return None
         return *self._from, self._share
 
+    def _press(self, event: ev.PointerPress, drags: bool) -> None:
+        """Note where a finger begins, whose meaning is not known yet."""
+        self._from = (event.x, event.y)
+        self._y = event.y
+        self._scrolls = False
+        self._drags = drags
+        self._pressed_at = math.inf
+        self._share = 0.0
+        self._is_spent = False
+
     def handle(
         self,
         event: Event,
@@ -107,13 +117,7 @@ class Finger:
         """
         io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
-            self._from = (event.x, event.y)
-            self._y = event.y
-            self._scrolls = False
-            self._drags = drags
-            self._pressed_at = math.inf
-            self._share = 0.0
-            self._is_spent = False
+            self._press(event, drags)
             io.add_mouse_pos_event(event.x, event.y)
             held_buttons.add("left")
             return True

@@ -157,11 +157,7 @@ def slider(
         if "%" in fmt:
             text = fmt % (new if edited else value)
         _draw_slider_text(text)
-    tip += "\n"
-    if reset is not None:
-        tip += "Right click: back to the default. "
-    tip += "Ctrl + click or Enter: type a number."
-    controls.tip(tip)
+    controls.tip(_slider_tip(tip, reset))
     if reset is not None and _asks_for_default():
         return reset
     moved = _moved_by_keys(value, limits, log)
@@ -170,6 +166,14 @@ def slider(
     if edited:
         return new
     return value
+
+
+def _slider_tip(tip: str, reset: float | None) -> str:
+    """Return the tip of a slider, with the ways to change it."""
+    typing = "Ctrl + click or Enter: type a number."
+    if reset is None:
+        return f"{tip}\n{typing}"
+    return f"{tip}\nRight click: back to the default. {typing}"
 
 
 def _is_being_typed(label: str) -> bool:
