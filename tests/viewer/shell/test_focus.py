@@ -181,6 +181,18 @@ def test_arrows_move_what_is_dragged_otherwise(
     press_key(viewer, "right")
     moved = shown_view.view.state.selection.box.center
     assert (moved[0] > center[0], moved[1:]) == (True, center[1:])
+    viewer.user.go_to_setting("look", "Show", "Background")
+    viewer.do()
+    viewer.click("Background")
+    for _ in range(5):
+        if walk(viewer, "tab", 1)[0].endswith("Background board channel 0"):
+            break
+    press_key(viewer, "right")
+    # From the colour around pictures, 0E0F11.
+    red, _, _ = shown_view.view.state.background
+    assert round(red * 255) == 15
+    press_key(viewer, "escape")
+    viewer.click("Data")
     go_to_zone(viewer, "tabs")
     go_to(viewer, "sections data: handle opacity least")
     press_key(viewer, "right")

@@ -315,7 +315,9 @@ class ImguiInput:
             self._keys.add(event.name)
         else:
             self._keys.discard(event.name)
-        if event.name == "tab" and not self._surface.focus.has_focus:
+        # In a popup, imgui goes from one control to the next.
+        starts = not self._surface.has_popup and not self._surface.focus.has_focus
+        if event.name == "tab" and starts:
             if event.pressed:
                 step = -1 if "shift" in event.mods else 1
                 self._surface.focus.start(step)

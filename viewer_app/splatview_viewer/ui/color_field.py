@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.ui import controls, theme, widgets
+from splatview_viewer.ui.drags import drag_all
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
@@ -16,7 +17,6 @@ _PICKER_FLAGS = (
     | imgui.ColorEditFlags_.no_side_preview
     | imgui.ColorEditFlags_.no_label
     | imgui.ColorEditFlags_.display_hex
-    | imgui.ColorEditFlags_.display_rgb
 ).value
 
 
@@ -47,7 +47,13 @@ def draw_color(label: str, tip: str, value: Color) -> Color:
         return value
     imgui.set_next_item_width(220 * scale)
     edited, new = imgui.color_picker3(f"##{name}", list(value), _PICKER_FLAGS)
+    # The board itself takes no arrows.
+    channels = [255 * channel for channel in new]
+    is_moved, channels = drag_all(f"{name} channel", channels, 1.0, "%.0f")
     imgui.end_popup()
+    if is_moved:
+        edited = True
+        new = [channel / 255 for channel in channels]
     if not edited:
         # What imgui returned was rounded to 32 bits.
         return value
