@@ -303,6 +303,9 @@ class Footer:
         if has_entered:
             self._open_typed(user, rows)
         height = min(max(len(rows), 1), _MOST_ROWS) * _ROW * scale
+        low = imgui.get_cursor_screen_pos()
+        list_rect = Rect(round(low.x), round(low.y), round(width), round(height))
+        user.interface.surface.input.lists = [list_rect]
         if imgui.begin_child("files", ImVec2(width, height)):
             if not rows:
                 text = "Looking \u2026" if self._listing is not None else "Nothing here"

@@ -208,6 +208,8 @@ class Interface:
     def _draw_above_zones(self, user: User) -> None:
         """Draw what lies over the zones: a long press, popups, cards, the palette."""
         scale = user.screen.state.scale
+        # Popups that are open name theirs.
+        self.surface.input.lists = ()
         self._zone("ring", _draw_ring, self.surface.input.ring, scale)
         self._zone("popups", self.footer.draw_popups, user)
         self._zone("about", self.about.draw, user)

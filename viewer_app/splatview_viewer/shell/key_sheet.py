@@ -57,7 +57,6 @@ class KeySheet:
         if not imgui.is_popup_open(_POPUP):
             self._is_open = False
             user.state.help = False
-            user.interface.surface.input.lists = ()
 
     def _draw_list(self, user: User, size: ImVec2) -> None:
         """Draw all groups in a part of the popup that scrolls."""

@@ -134,8 +134,6 @@ class Palette:
             self._had_focus = imgui.get_current_context().nav_cursor_visible
             imgui.open_popup(_POPUP)
         if not imgui.is_popup_open(_POPUP):
-            if self._is_open:
-                user.interface.surface.input.lists = ()
             self._is_open = False
             return
         self.refresh(user)
@@ -162,7 +160,6 @@ class Palette:
             self._take_keys(chosen_item)
             if not self._is_open:
                 imgui.close_current_popup()
-                user.interface.surface.input.lists = ()
                 imgui.set_nav_cursor_visible(self._had_focus)
             imgui.end_popup()
         imgui.pop_style_var(2)
