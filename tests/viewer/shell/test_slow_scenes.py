@@ -83,7 +83,11 @@ def until_final(house: House, page: Page) -> np.ndarray:
     user = house.users[page]
 
     def is_whole() -> bool:
-        return user.view is not None and not view_of(user).data.stepped.is_drawing
+        if user.view is None:
+            return False
+        view = view_of(user)
+        # A coarse picture is followed by a sharp one.
+        return view.picture.scale == 1.0 and not view.data.stepped.is_drawing
 
     house.until(is_whole)
     picture = house.final_picture(page)
