@@ -27,7 +27,7 @@ from support import widgets
 from support.wait import clock, turns
 
 V = TypeVar("V")
-SIZE = 1100, 760
+SIZE = 940, 680
 """Width and height of the screen, in pixels: wide enough for a panel beside the picture."""
 
 
@@ -106,8 +106,7 @@ class Viewer(App):
         """Click a widget and leave the screen; `options` are those of the press."""
         x, y = self.find(name)
         press = PointerPress(x, y, **options)
-        self.do(PointerMove(x, y), press, PointerRelease(x, y))
-        self.do(PointerLeave())
+        self.do(PointerMove(x, y), press, PointerRelease(x, y), PointerLeave())
 
     def close(self) -> None:
         """Close the viewer; AssertionError where it leaves an error of OpenGL."""

@@ -62,7 +62,12 @@ def test_last_version_of_a_run_that_ended_is_counted(viewer: Viewer) -> None:
     splatview.publish(cloud(70), "scene")
     splatview.close()
     viewer.until_run_ended()
-    assert until_version(viewer, 3).newest_value == 70
+
+    def is_counted() -> bool:
+        curve = counted(viewer)
+        return curve is not None and curve.newest_value == 70
+
+    viewer.until(is_counted)
 
 
 def test_run_is_told_quiet_and_ended_by_what_it_published(viewer: Viewer) -> None:
