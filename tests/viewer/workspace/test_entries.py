@@ -159,9 +159,7 @@ def test_serve_without_a_display_serves_a_page(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize("sandboxed", [False, True], ids=["user's", "page's"])
-def test_many_files_are_read_by_a_few_threads(
-    tmp_path: Path, sandboxed: bool
-) -> None:
+def test_many_files_are_read_by_a_few_threads(tmp_path: Path, sandboxed: bool) -> None:
     path = tmp_path / "picture.png"
     Image.new("RGB", (8, 8)).save(path)
     sources = [FileSource(path, sandboxed=sandboxed) for _ in range(24)]
