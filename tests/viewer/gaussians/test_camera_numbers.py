@@ -25,7 +25,7 @@ from splatview_viewer.geometry.cameras import look_at
 @pytest.fixture
 def showing(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     """Return a viewer of a scene, whose panel shows the fold of numbers."""
-    viewer = open_viewer((960, 1400))
+    viewer = open_viewer((920, 1400))
     columns = w.ply_columns(w.truth(20, 0))
     viewer.catalogue.open_file(w.write_ply(tmp_path / "a.ply", columns))
     viewer.until(viewer.loaded)

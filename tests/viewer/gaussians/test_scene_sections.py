@@ -26,7 +26,7 @@ def viewer(
 ) -> Viewer:
     """Return a viewer of a scene with harmonics, high enough for all sections."""
     monkeypatch.chdir(tmp_path)
-    new_viewer = open_viewer((1100, 1400))
+    new_viewer = open_viewer((920, 1400))
     columns = w.ply_columns(w.truth(60, 2))
     new_viewer.catalogue.open_file(w.write_ply(tmp_path / "a.ply", columns))
     new_viewer.until(new_viewer.loaded)

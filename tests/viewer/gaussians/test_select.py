@@ -257,7 +257,7 @@ def viewer(
 ) -> Viewer:
     monkeypatch.chdir(tmp_path)
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(2000)))
-    app = open_viewer((1200, 800), files=(scene,))
+    app = open_viewer((940, 720), files=(scene,))
     app.until(app.loaded)
     return app
 

@@ -18,7 +18,7 @@ from splatview_viewer.core.events import Key, PointerMove, PointerPress, Pointer
 @pytest.fixture
 def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(3000)))
-    app = open_viewer((1200, 800), files=(scene,))
+    app = open_viewer((940, 720), files=(scene,))
     app.until(app.loaded)
     return app
 
@@ -83,7 +83,7 @@ def test_pictures_with_nothing_around_have_no_strip(
     open_viewer: Callable[..., Viewer], tmp_path: Path
 ) -> None:
     scene = write_ply(tmp_path / "bare.ply", ply_columns(truth(200)))
-    viewer = open_viewer((1200, 800), files=(scene,), panel=False)
+    viewer = open_viewer((940, 720), files=(scene,), panel=False)
     viewer.until(viewer.loaded)
     widgets.drawn.clear()
     viewer.user.mark()

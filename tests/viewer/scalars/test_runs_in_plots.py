@@ -18,7 +18,7 @@ from splatview_viewer.kinds.scalars.view import ScalarsView
 @pytest.fixture
 def viewer(open_viewer: Callable[..., Viewer]) -> Iterator[Viewer]:
     """Return a viewer that shows the plots of this run; another run logs as well."""
-    viewer = open_viewer((1400, 900))
+    viewer = open_viewer((1000, 760))
     with closing(OtherRun("other")) as run:
         logger = Logger(run)
         logger.introduce("loss", 1.0)
@@ -64,7 +64,7 @@ def test_checked_runs_are_drawn_together_and_remembered(
     # The longer run decides how far the axis goes.
     assert view.window()[1] >= 398
     assert view.info().subtitle == "2 runs"
-    next_viewer = open_viewer((1400, 900))
+    next_viewer = open_viewer((1000, 760))
     next_viewer.user.interface.state.recall(viewer.catalogue.memo)
     next_viewer.user.choose_tab("look")
     next_viewer.user.select(viewer.user.layout.active.key)

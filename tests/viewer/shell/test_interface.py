@@ -14,6 +14,7 @@ from support import widgets
 from support.contrast import contrast, luminance
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
+from support.wait import turns
 
 import splatview
 from splatview_viewer.core.events import FileDrop, Key
@@ -47,7 +48,7 @@ def drawn(viewer: Viewer) -> dict[str, Rect]:
 def test_file_that_cannot_be_read_leaves_what_stands_there(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path, light: bool
 ) -> None:
-    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer = open_viewer((920, 700), files=(scene,))
     viewer.user.set_light(light)
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
@@ -70,7 +71,7 @@ def test_file_that_cannot_be_read_leaves_what_stands_there(
 def test_refusal_goes_once_the_file_can_be_read(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
 ) -> None:
-    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer = open_viewer((920, 700), files=(scene,))
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
     pane = viewer.user.layout.active
@@ -85,7 +86,7 @@ def test_refusal_goes_once_the_file_can_be_read(
 def test_words_over_a_picture_stand_out_in_the_light_theme(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
 ) -> None:
-    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer = open_viewer((920, 700), files=(scene,))
     viewer.user.set_light(True)
     viewer.until(viewer.loaded)
     viewer.do(FileDrop(paths=(str(bad_file),)))
@@ -103,10 +104,10 @@ def test_long_name_leaves_room_for_facts_in_the_strip(
     open_viewer: Callable[..., Viewer], tmp_path: Path
 ) -> None:
     columns = ply_columns(truth(200))
-    short = open_viewer((1200, 800), files=(write_ply(tmp_path / "a.ply", columns),))
+    short = open_viewer((940, 720), files=(write_ply(tmp_path / "a.ply", columns),))
     short.until(short.loaded)
     name = "n" * 120 + ".ply"
-    long = open_viewer((1200, 800), files=(write_ply(tmp_path / name, columns),))
+    long = open_viewer((940, 720), files=(write_ply(tmp_path / name, columns),))
     long.until(long.loaded)
     ends = []
     for viewer in (short, long):
@@ -124,7 +125,7 @@ def test_list_scrolls_to_what_was_chosen_elsewhere(
     files = [tmp_path / f"{index:02}.png" for index in range(40)]
     for file in files:
         Image.new("RGB", (8, 8)).save(file)
-    viewer = open_viewer((1100, 760), files=tuple(files))
+    viewer = open_viewer((920, 700), files=tuple(files))
     viewer.until(viewer.loaded)
     for chosen_file in (files[30], files[0], files[39]):
         viewer.user.choose(str(chosen_file))
@@ -141,7 +142,7 @@ def test_picture_that_is_saved_says_where_it_is(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    viewer = open_viewer((1100, 760), files=(scene,))
+    viewer = open_viewer((920, 700), files=(scene,))
     viewer.until(viewer.loaded)
     monkeypatch.chdir(tmp_path)
     viewer.do(Key(name="s", mods=frozenset({"ctrl"})))
@@ -155,7 +156,7 @@ def test_time_without_steps_has_one_row_of_labels(
     open_viewer: Callable[..., Viewer],
 ) -> None:
     splatview.publish_memory()
-    viewer = open_viewer((1100, 760))
+    viewer = open_viewer((920, 700))
     viewer.until(viewer.loaded)
     view = viewer.shows(MemoryView)
     assert view is not None
@@ -233,7 +234,10 @@ def test_controls_stay_in_place_over_200_versions(
     assert {"Pause", "Look", "Scale"} <= first.keys()
     for version in range(3, 200):
         publish(version)
-        viewer.until(partial(has_step, version))
+        for _ in turns(f"version {version} is drawn"):
+            viewer.step()
+            if has_step(version):
+                break
         if version % 20 == 0 or version == 199:
             places = places_around_panes(viewer)
             assert {name: places.get(name) for name in first} == first

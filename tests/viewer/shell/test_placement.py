@@ -66,7 +66,7 @@ def show(viewer: Viewer, name: str) -> None:
 def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     """Return a viewer that shows a scene."""
     file = write_ply(tmp_path / f"{ARABIC}.ply", ply_columns(truth(50)))
-    viewer = open_viewer((1200, 760), files=(file,))
+    viewer = open_viewer((940, 720), files=(file,))
     viewer.until(viewer.loaded)
     return viewer
 
@@ -88,7 +88,7 @@ def test_nothing_overlaps_and_nothing_is_cut(
         splatview.publish(torch.rand(4, 4, 3), name)
         splatview.publish(scene(), f"{name[:150]} scene", meta={"step": 1000})
     splatview.log(1000, **{"loss": 0.5, "l" * 100: 1.0, ARABIC: 2.0})
-    viewer = open_viewer((1200, 760))
+    viewer = open_viewer((940, 720))
     viewer.until_listed(*NAMES)
     show(viewer, f"{NAMES[3][:150]} scene")
     faults = []

@@ -24,7 +24,7 @@ def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Viewer:
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
     picture = tmp_path / "other.png"
     Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(picture)
-    app = open_viewer((1200, 800), files=(scene, picture))
+    app = open_viewer((940, 720), files=(scene, picture))
     app.until(app.loaded)
     app.user.select(str(scene))
     app.until(app.loaded)

@@ -34,7 +34,7 @@ def test_lane_moves_and_zooms_the_window(
             events.append(event("free_completed", 512 * address, **freed))
     file = tmp_path / "memory.pickle"
     file.write_bytes(pickle.dumps(snapshot(events)))
-    viewer = open_viewer((1200, 800), files=(file,))
+    viewer = open_viewer((940, 720), files=(file,))
     viewer.until(viewer.loaded)
     (lane,) = lanes_of(viewer.user)
     assert lane.caption.endswith("events")

@@ -60,7 +60,7 @@ def files(tmp_path: Path) -> list[Path]:
 def test_memory_of_two_files_opens_with_both(
     open_viewer: Callable[..., Viewer], files: list[Path]
 ) -> None:
-    viewer = open_viewer((1300, 900), files=tuple(files), compares=True)
+    viewer = open_viewer((1000, 760), files=tuple(files), compares=True)
     view = viewer.until_shows(SnapshotView)
     until_compared(viewer, view)
     settle(viewer, view)
@@ -109,7 +109,7 @@ def test_texts_of_every_tab_are_whole_on_a_phone(
 def test_second_file_that_is_dropped_fills_b(
     open_viewer: Callable[..., Viewer], files: list[Path], tmp_path: Path
 ) -> None:
-    viewer = open_viewer((1300, 900))
+    viewer = open_viewer((1000, 760))
     content = files[1].read_bytes()
     files[1].write_bytes(content[:200])
     # Dropped at once, the second file comes while the first is being read.
@@ -184,7 +184,7 @@ def test_pointer_that_leaves_two_panes_breaks_none(
 ) -> None:
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     publish_all()
-    viewer = open_viewer((1300, 900), files=tuple(files))
+    viewer = open_viewer((1000, 760), files=tuple(files))
     user = viewer.user
     viewer.until(lambda: len(viewer.state.entries) >= 6)
     keys = [entry.key for entry in viewer.state.entries]
