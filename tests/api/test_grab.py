@@ -203,6 +203,7 @@ def _runs_and_errors(other_run: Callable[[], OtherRun]) -> None:
 
 
 @pytest.mark.programs
+@pytest.mark.soak
 def test_drawing_program_is_replaced_after_its_death_and_ended_when_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

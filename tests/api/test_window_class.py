@@ -290,6 +290,7 @@ def test_window_shows_images_and_scenes(
 
 
 @pytest.mark.display
+@pytest.mark.soak
 def test_window_opens_again_after_its_program_is_killed(
     windows: Callable[..., Window],
     shows: ShowsPicture,

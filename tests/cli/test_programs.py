@@ -103,6 +103,7 @@ input()
 """
 
 
+@pytest.mark.soak
 def test_files_of_dead_programs_are_removed_by_the_next_one(
     programs: Programs,
     tmp_path: Path,

@@ -186,7 +186,7 @@ def test_closed_pane_comes_back_as_it_was(pictures: Viewer) -> None:
     kept_state = state_of(pictures)
     pictures.click(f"close {user.layout.all.index(pane)}")
     assert len(user.layout) == 1
-    # No view is made for it meanwhile, whoever asks.
+    # No view is made for it meanwhile.
     assert pane.view is None
     assert user.history.undo_words == "layout"
     undo(pictures)

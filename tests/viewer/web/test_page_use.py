@@ -148,6 +148,10 @@ class Stage:
 
         self.wait_for(has_panes)
 
+    def wait_for_same_poses(self) -> None:
+        """Take turns until the second pane looks from where the first one does."""
+        self.wait_for(lambda: np.array_equal(self.pose(1), self.pose(0)))
+
     def wait_for_no_popup(self) -> None:
         """Take turns until no menu is open."""
         surface = self.user.interface.surface
@@ -284,9 +288,9 @@ def test_pane_beside_begins_as_the_first_one_and_follows_it(desktop: Stage) -> N
     desktop.drag(60)
     desktop.press("Control+Enter")
     desktop.wait_for_panes(2)
-    np.testing.assert_array_equal(desktop.pose(1), desktop.pose(0))
+    desktop.wait_for_same_poses()
     desktop.drag(-90)
-    np.testing.assert_array_equal(desktop.pose(1), desktop.pose(0))
+    desktop.wait_for_same_poses()
     desktop.click("close 1")
     desktop.wait_for_panes(1)
 
