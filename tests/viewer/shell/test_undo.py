@@ -198,6 +198,16 @@ def test_closed_pane_comes_back_as_it_was(pictures: Viewer) -> None:
     assert len(user.layout) == 1
 
 
+def test_command_that_is_executed_late_is_undone(pictures: Viewer) -> None:
+    """A busy machine draws seconds after the press that asked for it."""
+    user = pictures.user
+    rest(pictures)
+    user.do(user.show_beside, pictures.state.entries[1].key)
+    pictures.until(lambda: len(user.layout) == 2)
+    undo(pictures)
+    assert len(user.layout) == 1
+
+
 def test_chosen_stream_is_undone(pictures: Viewer) -> None:
     first, second = (entry.key for entry in pictures.state.entries)
     pictures.click(second)

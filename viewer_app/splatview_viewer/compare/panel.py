@@ -220,7 +220,7 @@ class CompareSections:
             if pane.key == key:
                 key = pairing.first
             compare = self._comparisons.compare
-            self._comparisons.catalogue.do(compare, "together", pane, key)
+            viewport.user.do(compare, "together", pane, key)
 
     def _draw_scenes(self, viewport: Viewport, source: MergedSource) -> None:
         """Draw a box for each scene that shows it, and a fold with its placement."""
@@ -239,7 +239,7 @@ class CompareSections:
             imgui.pop_style_var()
             controls.tip(f"{entry.name}, {entry.group}: where it is put")
             if is_open and self._draw_placement(compared):
-                self._comparisons.catalogue.do(source.remove, compared)
+                viewport.user.do(source.remove, compared)
                 viewport.host.offer_undo(f"{entry.name} is out of this picture")
             imgui.pop_id()
 

@@ -261,7 +261,7 @@ class RunsInPlots:
             ["scalars"],
         )
         if pressed is not None:
-            self._catalogue.do(user.show_beside, rows[0].key)
+            user.do(user.show_beside, rows[0].key)
         return False
 
 

@@ -126,6 +126,8 @@ class History:
         """Counts presses, keys and wheels."""
         self.touched_at = -1e9
         """The time of the user's last action."""
+        self._has_command = False
+        """The user asked for a command since the last turn."""
         self._ignored = -1
         """The gesture whose changes are those of an undo or a redo."""
         self._restoring: list[PaneMemory] = []
@@ -244,11 +246,19 @@ class History:
         """Note that the user still does something."""
         self.touched_at = now
 
+    def note_command(self) -> None:
+        """Note that a command of the user's is executed before the next `watch`.
+
+        On a busy machine that may be long after the press that asked for it.
+        """
+        self._has_command = True
+
     def watch(self, now: float) -> None:
         """Note what has changed, once in each turn of the loop. Quick if nothing has."""
         input_held = self._user.held
-        if input_held.keys or input_held.buttons:
+        if input_held.keys or input_held.buttons or self._has_command:
             self.touched_at = now
+            self._has_command = False
         known_states = self._known_states
         layout = self._layout
         self._restore_states()

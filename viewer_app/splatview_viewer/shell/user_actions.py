@@ -143,6 +143,8 @@ class UserActions:
         self.mark(SETTLE)
 
     def do(self, command: Callable[..., object], *values: Any) -> None:
+        """Queue a command of the user's; it is executed between two pictures."""
+        self.history.note_command()
         self.catalogue.do(command, *values)
 
     def choose(self, key: str) -> None:
