@@ -16,7 +16,9 @@ from support.memory_data import event, frame, rank_table, snapshot
 from support.training_memory import training_step
 
 from splatview_viewer.__main__ import main
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.ranks.view import RanksData, RanksState, RanksView
 from splatview_viewer.shell.files import FoundFile, list_later
@@ -187,6 +189,10 @@ def test_row_of_a_rank_is_opened_and_two_checked_ones_compared() -> None:
     view.compare()
     assert paths == [(table.ranks[3].path,), (table.ranks[0].path, table.ranks[2].path)]
     assert "1 cannot be read" in view.info().details
+    view.handle(Key("page_down"), Rect(0, 0, 400, 300))
+    assert view.state.top == 4
+    view.handle(Key("page_up"), Rect(0, 0, 400, 300))
+    assert view.state.top == 0
 
 
 def test_documents_are_written_by_the_command(

@@ -36,8 +36,8 @@ _MIN_HEIGHT = 180.0
 _KEYS = {
     "up": -1.0,
     "down": 1.0,
-    "pageup": -10.0,
-    "pagedown": 10.0,
+    "page_up": -10.0,
+    "page_down": 10.0,
     "e": 3.0,
     "q": -3.0,
 }
