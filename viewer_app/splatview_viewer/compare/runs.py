@@ -14,13 +14,12 @@ from splatview_viewer.core.quantities import value_text
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.scalars.runs import PlottedRun
 from splatview_viewer.kinds.scalars.view import ScalarsData, ScalarsView
-from splatview_viewer.ui import controls, lettering, theme
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from imgui_bundle import ImVec4
 
     from splatview_viewer.compare.comparisons import Comparisons
     from splatview_viewer.core.settings import Entry
@@ -308,9 +307,9 @@ def _draw_head() -> None:
     names = ["Loss", "PSNR", "Step"]
     middle = corner.y + height / 2
     with theme.font_size(theme.SMALL_SIZE):
-        _write("Run", corner.x + _NAME_X * scale, middle, theme.DIM)
+        write("Run", corner.x + _NAME_X * scale, middle, theme.DIM)
         for name, edge in zip(names, _RIGHT_EDGES, strict=True):
-            _write_right(name, corner.x + width - edge * scale, middle, theme.DIM)
+            write_right(name, corner.x + width - edge * scale, middle, theme.DIM)
     y = round(corner.y + height)
     left = ImVec2(corner.x, y)
     right = ImVec2(corner.x + width, y)
@@ -334,10 +333,10 @@ def _draw_row(row: RunRow) -> bool:
     with theme.font_size(theme.SMALL_SIZE):
         end = target.x + width - (_RIGHT_EDGES[0] + _NUMBER_WIDTH) * scale
         x = target.x + _NAME_X * scale
-        _write(ui.fitted(row.name, end - x), x, middle, ink)
+        write(row.name, x, middle, ink, end - x)
         texts = _newest_values(row)
         for text, edge in zip(texts, _RIGHT_EDGES, strict=True):
-            _write_right(text, target.x + width - edge * scale, middle, ink)
+            write_right(text, target.x + width - edge * scale, middle, ink)
     return target.pressed
 
 
@@ -352,13 +351,3 @@ def _draw_square(row: RunRow, x: float, middle: float) -> None:
         draw.add_rect_filled(low, high, color, 3 * scale)
     else:
         draw.add_rect(low, high, theme.u32(theme.FAINT), 3 * scale, 1.5 * scale)
-
-
-def _write(text: str, x: float, middle: float, color: ImVec4) -> None:
-    y = round(middle - imgui.get_text_line_height() / 2)
-    draw = imgui.get_window_draw_list()
-    lettering.write(draw, round(x), y, theme.u32(color), text)
-
-
-def _write_right(text: str, right: float, middle: float, color: ImVec4) -> None:
-    _write(text, right - lettering.measure(text).x, middle, color)
