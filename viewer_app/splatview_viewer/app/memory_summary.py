@@ -15,10 +15,11 @@ from splatview_viewer.snapshot.analysis.tables import (
 )
 from splatview_viewer.snapshot.model import (
     ACTIONS,
-    bytes_at_moments,
     device_text,
-    live_bytes,
     live_mask,
+    measure_peak,
+    peak_moment,
+    reserved_bytes,
 )
 
 if TYPE_CHECKING:
@@ -49,21 +50,19 @@ def _file(snapshot: MemorySnapshot) -> dict[str, Any]:
 
 def _device(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Any]:
     """Return the facts about one device."""
-    live = live_bytes(trace)
-    peak = int(live.argmax())
-    spans = trace.spans
-    reserved = bytes_at_moments(trace.moment_count, spans.start, spans.end, spans.size)
-    holders = group_allocations(snapshot, trace, live_mask(trace, peak), "stack")
+    peak = measure_peak(trace)
+    at_peak = live_mask(trace, peak.peak_moment)
+    holders = group_allocations(snapshot, trace, at_peak, "stack")
     failed = np.flatnonzero(trace.events.action == ACTIONS.index("oom"))
     suspects = find_leaks(snapshot, trace)
     return {
         "device": device_text(trace.device),
         "events": len(trace.events),
         "allocations": len(trace.allocations),
-        "peak_bytes": int(live[peak]),
-        "peak_moment": peak,
-        "reserved_bytes": int(reserved.max(initial=0)),
-        "end_bytes": int(live[-1]),
+        "peak_bytes": peak.peak_bytes,
+        "peak_moment": peak.peak_moment,
+        "reserved_bytes": int(reserved_bytes(trace).max()),
+        "end_bytes": peak.end_bytes,
         "failed_allocations": len(failed),
         "holders_at_peak": [_holder(group) for group in list(holders)[:_MOST_ROWS]],
         "suspects": [_suspect(suspect) for suspect in suspects[:_MOST_ROWS]],
@@ -116,7 +115,7 @@ def _side_at_peak(
     snapshot: MemorySnapshot, trace: Trace
 ) -> tuple[MemorySnapshot, Trace, int]:
     """Return a device of a snapshot with the moment of its peak."""
-    return snapshot, trace, int(live_bytes(trace).argmax())
+    return snapshot, trace, peak_moment(trace)
 
 
 def summary_json(summary: dict[str, Any]) -> str:

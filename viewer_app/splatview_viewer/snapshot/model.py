@@ -27,7 +27,7 @@ from __future__ import annotations
 import functools
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from msgspec import Meta
@@ -363,9 +363,36 @@ def live_bytes(trace: Trace) -> np.ndarray:
     )
 
 
+def reserved_bytes(trace: Trace) -> np.ndarray:
+    """Return the bytes that the allocator had from the driver at each moment.
+
+    int64 (M + 1,).
+    """
+    spans = trace.spans
+    return bytes_at_moments(trace.moment_count, spans.start, spans.end, spans.size)
+
+
+class Peak(NamedTuple):
+    """Live bytes of a device: the most, and those at the end."""
+
+    peak_bytes: int
+    """Most live bytes, those after `peak_moment` events."""
+    peak_moment: int
+    """The first of the moments with most live bytes."""
+    end_bytes: int
+    """Live bytes at the end."""
+
+
+def measure_peak(trace: Trace) -> Peak:
+    """Return the most live bytes of a device, and those at the end."""
+    live = live_bytes(trace)
+    moment = int(live.argmax())
+    return Peak(int(live[moment]), moment, int(live[-1]))
+
+
 def peak_moment(trace: Trace) -> int:
     """Return the first of the moments with most live bytes."""
-    return int(np.argmax(live_bytes(trace)))
+    return measure_peak(trace).peak_moment
 
 
 def cached(function: Callable[P, T]) -> Callable[P, T]:

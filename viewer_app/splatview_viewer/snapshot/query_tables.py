@@ -22,8 +22,9 @@ from splatview_viewer.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
     SEGMENT_TYPES,
-    bytes_at_moments,
     live_bytes,
+    measure_peak,
+    reserved_bytes,
 )
 
 if TYPE_CHECKING:
@@ -251,11 +252,11 @@ def _add_annotations(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -
 
 def _add_peaks(con: duckdb.DuckDBPyConnection, snapshot: MemorySnapshot) -> None:
     """Create the table of each device's moment with most live bytes, for the macros."""
-    live_of_traces = [live_bytes(trace) for trace in snapshot.traces]
+    peaks = [measure_peak(trace) for trace in snapshot.traces]
     columns: dict[str, Iterable[Any]] = {
         "device INTEGER": [trace.device for trace in snapshot.traces],
-        "moment INTEGER": [int(live.argmax()) for live in live_of_traces],
-        "live BIGINT": [int(live.max()) for live in live_of_traces],
+        "moment INTEGER": [peak.peak_moment for peak in peaks],
+        "live BIGINT": [peak.peak_bytes for peak in peaks],
     }
     _create_table(con, "peaks_", columns)
 
@@ -441,14 +442,11 @@ def _allocation_columns(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Col
 
 def _moment_columns(trace: Trace) -> dict[str, Column]:
     """Return the columns of the table `moments`."""
-    spans = trace.spans
-    moment_count = trace.moment_count
-    reserved = bytes_at_moments(moment_count, spans.start, spans.end, spans.size)
     return {
-        "moment": _row_numbers(moment_count),
+        "moment": _row_numbers(trace.moment_count),
         "time_us": Column(np.append(0, trace.events.time_us), _NULL_IF_ZERO),
         "live": _integer(live_bytes(trace)),
-        "reserved": _integer(reserved),
+        "reserved": _integer(reserved_bytes(trace)),
     }
 
 

@@ -24,8 +24,8 @@ from splatview_viewer.snapshot.export.escaping import escaped, legal, script_jso
 from splatview_viewer.snapshot.model import (
     bytes_at_moments,
     device_text,
-    live_bytes,
-    peak_moment,
+    measure_peak,
+    reserved_bytes,
 )
 from splatview_viewer.snapshot.timeline.bands import DARK, LIGHT
 
@@ -62,14 +62,13 @@ def _page_data(snapshot: MemorySnapshot, trace: Trace) -> dict[str, Any]:
     stacks, stack_of_band = np.unique(allocations.stack[ids], return_inverse=True)
     frames, frame_lists = _stack_frames(snapshot, stacks.tolist())
     colors = color_allocations(snapshot, trace, "stack")
-    live = live_bytes(trace)
-    peak = peak_moment(trace)
+    peak = measure_peak(trace)
     return {
         "name": legal(snapshot.name),
         "device": device_text(trace.device),
         "events": len(trace.events),
-        "peak": peak,
-        "peakBytes": int(live[peak]),
+        "peak": peak.peak_moment,
+        "peakBytes": peak.peak_bytes,
         "leftOut": _left_out_text(allocations.size, ids),
         "ids": _packed(ids, "<i4"),
         "start": _packed(allocations.start[ids], "<i4"),
@@ -129,8 +128,6 @@ class _SampledCurves(NamedTuple):
         sizes = allocations.size.copy()
         sizes[ids] = 0
         small = bytes_at_moments(count, allocations.start, allocations.end, sizes)
-        spans = trace.spans
-        reserved = bytes_at_moments(count, spans.start, spans.end, spans.size)
         times = trace.events.time_us
         times_us = np.empty(0)
         if len(times) and int(times.max()) > 0:
@@ -142,7 +139,7 @@ class _SampledCurves(NamedTuple):
             event_indices,
             times_us,
             np.maximum.reduceat(small, event_indices),
-            np.maximum.reduceat(reserved, event_indices),
+            np.maximum.reduceat(reserved_bytes(trace), event_indices),
         )
 
 

@@ -31,8 +31,8 @@ from splatview_viewer.snapshot.loading import (
 )
 from splatview_viewer.snapshot.model import (
     busiest_device,
-    bytes_at_moments,
-    live_bytes,
+    measure_peak,
+    reserved_bytes,
 )
 
 if TYPE_CHECKING:
@@ -255,19 +255,16 @@ def measure_rank(snapshot: MemorySnapshot) -> RankMemory:
     if not snapshot.traces:
         raise FileError("it holds no events and no segments of any device")
     trace = snapshot.traces[busiest_device(snapshot)]
-    live = live_bytes(trace)
-    peak = int(live.argmax())
-    spans = trace.spans
-    reserved = bytes_at_moments(trace.moment_count, spans.start, spans.end, spans.size)
+    peak = measure_peak(trace)
     return RankMemory(
         device=trace.device,
         device_count=len(snapshot.traces),
         events=len(trace.events),
         allocations=len(trace.allocations),
-        peak_bytes=int(live[peak]),
-        peak_moment=peak,
-        reserved_bytes=int(reserved.max(initial=0)),
-        end_bytes=int(live[-1]),
+        peak_bytes=peak.peak_bytes,
+        peak_moment=peak.peak_moment,
+        reserved_bytes=int(reserved_bytes(trace).max()),
+        end_bytes=peak.end_bytes,
     )
 
 

@@ -12,6 +12,7 @@ from splatview_viewer.snapshot.model import (
     ACTIONS,
     MIDDLE_ADDRESS,
     bytes_at_moments,
+    reserved_bytes,
     signed,
 )
 from splatview_viewer.snapshot.timeline.compiled import kernels
@@ -312,16 +313,12 @@ class Bands:
     def __init__(self, trace: Trace, measure: Measure = "requested") -> None:
         """Lay out the bands. measure: one that the trace tells (`why_not_measured`)."""
         allocations = trace.allocations
-        spans = trace.spans
         size = allocations.rounded if measure == "rounded" else allocations.size
         end = allocations.freed if measure == "active" else allocations.end
-        reserved = bytes_at_moments(
-            trace.moment_count, spans.start, spans.end, spans.size
-        )
         live = bytes_at_moments(trace.moment_count, allocations.start, end, size)
         self.live = frozen(live, np.int64)
         """Live bytes at each moment, int64 (M + 1,)."""
-        self.reserved = frozen(reserved, np.int64)
+        self.reserved = frozen(reserved_bytes(trace), np.int64)
         """Bytes that the allocator had from the driver at each moment, int64 (M + 1,)."""
         self.height = int(max(self.live.max(), self.reserved.max()))
         """Bytes from the bottom to the top."""
