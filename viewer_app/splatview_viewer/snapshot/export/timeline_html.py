@@ -27,7 +27,7 @@ from splatview_viewer.snapshot.model import (
     measure_peak,
     reserved_bytes,
 )
-from splatview_viewer.snapshot.timeline.bands import DARK, LIGHT
+from splatview_viewer.snapshot.timeline.bands import DARK, LIGHT, TimelineAxis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,13 +128,10 @@ class _SampledCurves(NamedTuple):
         sizes = allocations.size.copy()
         sizes[ids] = 0
         small = bytes_at_moments(count, allocations.start, allocations.end, sizes)
-        times = trace.events.time_us
+        axis = TimelineAxis(trace, "time")
         times_us = np.empty(0)
-        if len(times) and int(times.max()) > 0:
-            first = int(times[np.argmax(times > 0)])
-            since_first = np.maximum.accumulate(times) - first
-            begins = np.append(0, np.maximum(since_first, 0))
-            times_us = begins[event_indices]
+        if axis.has_times:
+            times_us = axis.since_first_us(event_indices)
         return cls(
             event_indices,
             times_us,

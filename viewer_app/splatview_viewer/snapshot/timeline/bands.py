@@ -142,6 +142,13 @@ class TimelineAxis:
         event_index = min(max(event_index, 0), self.last_moment)
         return self.origin_us + max(int(self._begins[event_index]), 0)
 
+    def since_first_us(self, event_indices: np.ndarray) -> np.ndarray:
+        """Return the beginnings of moments in microseconds since the first event.
+
+        event_indices: 0 to M.
+        """
+        return np.maximum(self._begins[event_indices], 0)
+
 
 def peaks(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the index of the greatest value in each column of pixels, int32 (W,).
