@@ -10,7 +10,7 @@ import gzip
 import io
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import FileError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.loading.store import SnapshotAnswer
     from splatview_viewer.snapshot.model import MemorySnapshot
 
+T = TypeVar("T")
 GZIP = b"\x1f\x8b"
 UNPACKED_RATIO = 256
 """How much larger than a packed file its content may be: snapshots, which repeat
@@ -139,16 +140,33 @@ def read_pickle(
     Raises:
         FileError: the file is damaged, refused, or no snapshot.
     """
-    from splatview_viewer.snapshot.loading.convert import convert
     from splatview_viewer.snapshot.loading.store import pack
+
+    return read_into(pack, files[0].path, progress)
+
+
+def read_into(
+    reduce: Callable[[MemorySnapshot], T], path: Path, progress: Progress
+) -> T:
+    """Read a snapshot, and return the part of it that leaves the sandbox.
+
+    Args:
+        reduce: returns that part.
+        path: the file.
+        progress: called with the present activity and how far it is (0 to 1).
+
+    Raises:
+        FileError: the file is damaged, refused, or no snapshot.
+    """
+    from splatview_viewer.snapshot.loading.convert import convert
 
     def on_convert(step: str, fraction: float) -> None:
         progress(step, _READ_SHARE + (1 - _READ_SHARE) * fraction)
 
     try:
-        data, file_bytes = unpickle(files[0].path, progress)
+        data, file_bytes = _unpickle(path, progress)
         snapshot = convert(data, "", on_convert, consume=True, file_bytes=file_bytes)
-        return pack(snapshot)
+        return reduce(snapshot)
     except MemoryError:
         raise FileError(
             "damaged, made to exhaust memory, or too large for the free memory: end other "
@@ -156,7 +174,7 @@ def read_pickle(
         ) from None
 
 
-def unpickle(path: Path, progress: Progress) -> tuple[Any, int]:
+def _unpickle(path: Path, progress: Progress) -> tuple[Any, int]:
     """Return the content of a pickle, and its size in bytes when it is not packed."""
     size = max(path.stat().st_size, 1)
     with open(path, "rb", buffering=0) as file, _content(file) as content:

@@ -26,8 +26,8 @@ from splatview_viewer.snapshot.loading import (
     FORMAT,
     limits_of,
     prepare,
+    read_into,
     store,
-    unpickle,
 )
 from splatview_viewer.snapshot.model import (
     busiest_device,
@@ -272,8 +272,4 @@ def read_rank(
     files: list[File], progress: Progress
 ) -> tuple[RankMemory, list[np.ndarray]]:
     """Read the numbers of a snapshot, in the sandbox. Raises FileError."""
-    from splatview_viewer.snapshot.loading.convert import convert
-
-    data, file_bytes = unpickle(files[0].path, progress)
-    snapshot = convert(data, "", progress, consume=True, file_bytes=file_bytes)
-    return measure_rank(snapshot), []
+    return read_into(measure_rank, files[0].path, progress), []
