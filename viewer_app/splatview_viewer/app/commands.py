@@ -454,7 +454,7 @@ class Memory(_Viewer, _SnapshotOptions):
         from splatview_viewer.app.memory_command import summarise_folder
         from splatview_viewer.core.errors import ViewerError
         from splatview_viewer.snapshot import check_timeline
-        from splatview_viewer.snapshot.loading.ranks import scan_ranks, snapshot_files
+        from splatview_viewer.snapshot.loading.ranks import rank_files
 
         named_answers = self._named_answers()
         only_peaks = set(named_answers) <= {"--summary", "--json"}
@@ -469,9 +469,8 @@ class Memory(_Viewer, _SnapshotOptions):
             summarise_folder(folder, sys.stdout, as_json=self.json)
             return
         check_timeline()
-        if not snapshot_files(folder):
-            # Reading it says what is missing.
-            scan_ranks(folder)
+        # The screen is opened only for a folder that has something to show.
+        rank_files(folder)
         self._serve("memory", (folder,), None)
 
     def _named_answers(self) -> list[str]:

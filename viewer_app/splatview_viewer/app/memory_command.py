@@ -120,8 +120,6 @@ def summarise_folder(folder: Path, out: TextIO, *, as_json: bool) -> None:
     progress = ReadProgress()
     try:
         report = rank_report(folder, progress.report)
-    except OSError as e:
-        raise FileError(f"{folder}: cannot be read: {e.strerror or e}") from None
     finally:
         progress.clear()
     _print(rank_json(report) if as_json else rank_text(report), out)

@@ -24,7 +24,7 @@ def rank_report(folder: Path, progress: Progress) -> dict[str, Any]:
     """Return the peaks of a folder's snapshots, as JSON has them.
 
     Raises:
-        FileError: the folder holds no snapshot.
+        FileError: the folder holds no snapshot, or cannot be read.
     """
     table = scan_ranks(folder, progress)
     return {
@@ -36,7 +36,7 @@ def rank_report(folder: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _row(rank: Rank) -> dict[str, Any]:
-    """Return the memory about one file."""
+    """Return what is known about one file."""
     row: dict[str, Any] = {"rank": rank.index, "file": rank.name}
     memory = rank.memory
     if memory is None:

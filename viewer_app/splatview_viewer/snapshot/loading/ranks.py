@@ -154,6 +154,25 @@ def _rank_order(name: str) -> tuple[bool, int, str]:
     return rank is None, rank or 0, name
 
 
+def rank_files(folder: Path) -> list[Path]:
+    """Return the snapshots of a folder, by their ranks.
+
+    Raises:
+        FileError: there are none, or the folder cannot be read.
+    """
+    try:
+        paths = snapshot_files(folder)
+    except OSError as e:
+        raise FileError(f"{folder}: cannot be read: {e.strerror or e}") from None
+    if not paths:
+        raise FileError(
+            f"{folder}: a folder without memory snapshots (*.pickle, *.pkl, also packed: "
+            "*.gz); name a folder that torch.cuda.memory._dump_snapshot wrote into, or a "
+            "file"
+        )
+    return paths
+
+
 def scan_ranks(folder: Path, progress: Progress = silent) -> RankTable:
     """Return the peaks of a folder's snapshots.
 
@@ -165,27 +184,20 @@ def scan_ranks(folder: Path, progress: Progress = silent) -> RankTable:
             Cancelled ends the reading.
 
     Raises:
-        FileError: the folder holds no snapshot.
-        OSError: the folder cannot be read.
+        FileError: the folder holds no snapshot, or cannot be read.
     """
-    paths = snapshot_files(folder)
-    if not paths:
-        raise FileError(
-            f"{folder}: a folder without memory snapshots (*.pickle, *.pkl, also packed: "
-            "*.gz); name a folder that torch.cuda.memory._dump_snapshot wrote into, or a "
-            "file"
-        )
+    all_paths = rank_files(folder)
+    paths = all_paths[:MAX_RANKS]
     ranks = []
-    for index, path in enumerate(paths[:MAX_RANKS]):
+    for index, path in enumerate(paths):
 
         def on_read(
             _: str, fraction: float, index: int = index, name: str = path.name
         ) -> None:
-            count = min(len(paths), MAX_RANKS)
-            progress(f"reading {printable(name)}", (index + fraction) / count)
+            progress(f"reading {printable(name)}", (index + fraction) / len(paths))
 
         ranks.append(_scan(path, on_read))
-    return RankTable(folder, tuple(ranks), max(len(paths) - MAX_RANKS, 0))
+    return RankTable(folder, tuple(ranks), len(all_paths) - len(paths))
 
 
 RANKS_FORMAT = Format(
