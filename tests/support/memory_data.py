@@ -450,7 +450,6 @@ def rank_table(count: int) -> RankTable:
     for number in range(count):
         memory = RankMemory(
             device=number,
-            device_count=1,
             events=1000 + number,
             allocations=500,
             peak_bytes=(100 + count * number % 37) * MB,

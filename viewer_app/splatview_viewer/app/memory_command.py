@@ -117,7 +117,7 @@ def summarise_folder(folder: Path, out: TextIO, *, as_json: bool) -> None:
     """
     from splatview_viewer.app.memory_ranks import rank_json, rank_report, rank_text
 
-    progress = ReadProgress()
+    progress = _ReadProgress()
     try:
         report = rank_report(folder, progress.report)
     finally:
@@ -152,7 +152,7 @@ class _Printable:
         return self._out.write(_CONTROL.sub("?", text))
 
 
-class ReadProgress:
+class _ReadProgress:
     """Shows on a terminal how far a file has been read, where that takes a while."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ def read(path: Path) -> MemorySnapshot:
             f"{path}: of the format {file_format}, not a snapshot of memory; splatview "
             "serve shows it"
         )
-    progress = ReadProgress()
+    progress = _ReadProgress()
     try:
         value = open_file(path, progress.report)
     finally:

@@ -165,10 +165,9 @@ class RanksView(View[RanksData, RanksState]):
         table = self.data.table
         if table is None:
             return Info()
-        unreadable_count = sum(rank.memory is None for rank in table.ranks)
         phrases = [count_text(len(table.ranks), "rank")]
-        if unreadable_count:
-            phrases.append(f"{unreadable_count:,} cannot be read")
+        if table.unreadable_count:
+            phrases.append(f"{table.unreadable_count:,} cannot be read")
         if table.hidden_count:
             phrases.append(f"{count_text(table.hidden_count, 'file')} more, not read")
         return Info(phrases, [str(table.folder)], "", ["file"], title="Ranks")

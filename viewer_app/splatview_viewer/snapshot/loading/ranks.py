@@ -11,6 +11,7 @@ import re
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -52,23 +53,21 @@ _MAX_SNIFFED = 8
 """Files of a folder that are looked at to find whether it holds snapshots."""
 _MAX_CACHED = 2 * MAX_RANKS
 
-Bytes = Annotated[int, Meta(ge=0)]
+_NonNegative = Annotated[int, Meta(ge=0)]
 
 
 class RankMemory(msgspec.Struct, frozen=True, tag="rank"):
     """The memory of one process, on its busiest device."""
 
     device: Annotated[int, Meta(ge=-(2**15), lt=2**15)]
-    device_count: Bytes
-    """Devices that its snapshot tells of."""
-    events: Bytes
-    allocations: Bytes
-    peak_bytes: Bytes
+    events: _NonNegative
+    allocations: _NonNegative
+    peak_bytes: _NonNegative
     """Most live bytes, those after `peak_moment` events."""
-    peak_moment: Bytes
-    reserved_bytes: Bytes
+    peak_moment: _NonNegative
+    reserved_bytes: _NonNegative
     """Most reserved bytes."""
-    end_bytes: Bytes
+    end_bytes: _NonNegative
     """Live bytes at the end."""
 
 
@@ -99,7 +98,7 @@ class RankTable:
     hidden_count: int = 0
     """Files beyond MAX_RANKS, which were not read."""
 
-    @property
+    @cached_property
     def highest(self) -> int | None:
         """The index of the rank with the highest peak; None: none could be read."""
         peaks = [
@@ -110,6 +109,11 @@ class RankTable:
         if not peaks:
             return None
         return -max(peaks)[1]
+
+    @cached_property
+    def unreadable_count(self) -> int:
+        """Files that cannot be read."""
+        return sum(rank.memory is None for rank in self.ranks)
 
 
 def rank_of(name: str) -> int | None:
@@ -270,7 +274,6 @@ def measure_rank(snapshot: MemorySnapshot) -> RankMemory:
     peak = measure_peak(trace)
     return RankMemory(
         device=trace.device,
-        device_count=len(snapshot.traces),
         events=len(trace.events),
         allocations=len(trace.allocations),
         peak_bytes=peak.peak_bytes,
