@@ -6,6 +6,7 @@ import base64
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -185,10 +186,14 @@ def test_row_of_a_rank_is_opened_and_two_checked_ones_compared() -> None:
     view.open(3)
     for row in (4, 0, 2):
         view.toggle(row)
-    assert view.state.checked == (0, 2)
+    assert view.checked_rows == [0, 2]
     view.compare()
     assert paths == [(table.ranks[3].path,), (table.ranks[0].path, table.ranks[2].path)]
     assert "1 cannot be read" in view.info().details
+    # The folder is read again without the first file.
+    view.take("", replace(table, ranks=table.ranks[1:]))
+    assert view.checked_rows == [1]
+    view.take("", table)
     view.handle(Key("page_down"), Rect(0, 0, 400, 300))
     assert view.state.top == 4
     view.handle(Key("page_up"), Rect(0, 0, 400, 300))

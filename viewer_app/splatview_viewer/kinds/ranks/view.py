@@ -19,6 +19,7 @@ from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import moderngl
 
@@ -87,8 +88,9 @@ class RanksState:
 
     top: float = 0.0
     """The row at the upper edge."""
-    checked: tuple[int, ...] = ()
-    """Indices of the rows that are to be compared, two at most."""
+    checked: tuple[Path, ...] = ()
+    """Files that are to be compared, two at most. The folder may lose them, or get others
+    before them."""
 
 
 class RanksView(View[RanksData, RanksState]):
@@ -137,12 +139,24 @@ class RanksView(View[RanksData, RanksState]):
         top = min(max(self.state.top + rows, 0.0), max(len(self.data.ranks) - 1.0, 0.0))
         self.state = replace(self.state, top=top)
 
+    @property
+    def checked_rows(self) -> list[int]:
+        """The rows of the checked files that are still there, as they were checked."""
+        table = self.data.table
+        if table is None:
+            return []
+        rows = [table.index_of_path.get(path) for path in self.state.checked]
+        return [row for row in rows if row is not None]
+
     def toggle(self, row: int) -> None:
         """Check a row or no longer; a third one takes the place of the first."""
-        checked = tuple(index for index in self.state.checked if index != row)
-        if len(checked) == len(self.state.checked):
-            checked = (*checked, row)[-2:]
-        self.state = replace(self.state, checked=checked)
+        rows = self.checked_rows
+        if row in rows:
+            rows.remove(row)
+        else:
+            rows = [*rows, row][-2:]
+        paths = tuple(self.data.ranks[index].path for index in rows)
+        self.state = replace(self.state, checked=paths)
 
     def open(self, row: int) -> None:
         """Show the snapshot of a row."""
@@ -150,9 +164,7 @@ class RanksView(View[RanksData, RanksState]):
 
     def compare(self) -> None:
         """Show the two checked snapshots, A the one of the lower rank."""
-        first, second = (
-            self.data.ranks[row].path for row in sorted(self.state.checked)
-        )
+        first, second = (self.data.ranks[row].path for row in sorted(self.checked_rows))
         self.host.open_pair(first, second)
 
     def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
@@ -181,6 +193,7 @@ class _Table:
         self._rect = rect
         self._scale = scale
         self._ranks = view.data.ranks
+        self._checked_rows = view.checked_rows
         self._highest: int | None = None
         if view.data.table is not None:
             self._highest = view.data.table.highest
@@ -219,7 +232,7 @@ class _Table:
         """Draw what is listed, and the button that compares the checked rows."""
         scale = self._scale
         middle = self._rect.y + _HEAD / 2 * scale
-        checked = self._view.state.checked
+        checked = self._checked_rows
         reason = None
         if len(checked) < 2:
             reason = f"check {2 - len(checked)} more"
@@ -281,7 +294,7 @@ class _Table:
         rank = self._ranks[row]
         is_readable = rank.memory is not None
         imgui.set_cursor_screen_pos(ImVec2(self._left, y))
-        is_checked = row in self._view.state.checked
+        is_checked = row in self._checked_rows
         imgui.push_id(row)
         x = self._left
         if not self._is_narrow:

@@ -111,6 +111,11 @@ class RankTable:
         return -max(peaks)[1]
 
     @cached_property
+    def index_of_path(self) -> dict[Path, int]:
+        """The index in `ranks` of each file."""
+        return {rank.path: index for index, rank in enumerate(self.ranks)}
+
+    @cached_property
     def unreadable_count(self) -> int:
         """Files that cannot be read."""
         return sum(rank.memory is None for rank in self.ranks)
