@@ -99,21 +99,8 @@ def draw_sql(view: SnapshotView) -> bool:
             view.change(highlight=None)
             view.toggle_highlight(key, 0, ids, f"SQL, {len(ids):,} allocations")
     name = f"rows {' '.join(result.columns)}"
-    rows = _ResultTable(view, result).rows()
-    if pair is not None:
-        rows = replace(
-            rows, on_click=_ignore_click, is_chosen=_is_none, allocation=None
-        )
+    rows = _ResultTable(view, result).rows(is_of_pair=pair is not None)
     return draw_table(view, name, rows)
-
-
-def _ignore_click(row: int, double: bool) -> None:
-    """Do nothing: the row does not tell of which snapshot it is."""
-
-
-def _is_none(row: int) -> bool:
-    """Return False: no row is chosen."""
-    return False
 
 
 def run_query(view: SnapshotView) -> None:
@@ -246,19 +233,28 @@ class _ResultTable:
         self._result = result
         self._is_address = [name.casefold() == "addr" for name in result.columns]
 
-    def rows(self) -> TableRows:
-        """Return the rows of the table."""
-        return TableRows(
+    def rows(self, *, is_of_pair: bool) -> TableRows:
+        """Return the rows of the table.
+
+        is_of_pair: the result is of two snapshots.
+        """
+        rows = TableRows(
             answer=self._result,
             count=len(self._result.rows),
             columns=_columns(self._result),
             cells=self._cells,
-            on_click=self._on_click,
-            is_chosen=self._is_chosen,
             tooltip=self._tooltip,
-            allocation=self._allocation,
             sort_values=self._sort_values,
             empty_text="No rows",
+        )
+        if is_of_pair:
+            # A row does not tell of which snapshot it is: it leads nowhere.
+            return rows
+        return replace(
+            rows,
+            on_click=self._on_click,
+            is_chosen=self._is_chosen,
+            allocation=self._allocation,
         )
 
     def _cells(self, row: int) -> list[Cell | str]:
