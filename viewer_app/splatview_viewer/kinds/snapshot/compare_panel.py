@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.panes.compare import Grown
+    from splatview_viewer.kinds.snapshot.state import Highlight
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 _SHOWS = {"alone": "Alone", "both": "Both", "growth": "Growth"}
@@ -143,27 +144,29 @@ def _draw_ties(view: SnapshotView, *, has_two: bool) -> None:
 
 def _chosen_row(view: SnapshotView, grown: Grown) -> int | None:
     """Return the row of the group that was clicked, wherever the line is now."""
-    if not _is_group_chosen(view, grown):
+    group = _chosen_group(view, grown)
+    if group is None:
         return None
-    assert view.state.highlight is not None
-    return grown.comparison.row_of(view.state.highlight.key[-1])
+    return grown.comparison.row_of(group.key[-1])
 
 
-def _is_group_chosen(view: SnapshotView, grown: Grown) -> bool:
-    """Return whether a row of the table was clicked, at any moment."""
+def _chosen_group(view: SnapshotView, grown: Grown) -> Highlight | None:
+    """Return the group whose row was clicked, at any moment."""
     highlight = view.state.highlight
-    return highlight is not None and highlight.key[:-1] == grown.question
+    if highlight is None or highlight.key[:-1] != grown.question:
+        return None
+    return highlight
 
 
 def _draw_chosen(view: SnapshotView, grown: Grown, row: int | None) -> None:
     """Draw how much a stack grew, its frames, and what can be done with it."""
-    if row is None and _is_group_chosen(view, grown):
-        assert view.state.highlight is not None
-        label = view.state.highlight.label
-        ui.wrapped(f"{label}: nothing of it is live at the line.", theme.DIM)
-        return
     if row is None:
-        ui.wrapped("Click a row of the table below the timelines.", theme.FAINT)
+        group = _chosen_group(view, grown)
+        if group is None:
+            ui.wrapped("Click a row of the table below the timelines.", theme.FAINT)
+        else:
+            text = f"{group.label}: nothing of it is live at the line."
+            ui.wrapped(text, theme.DIM)
         return
     change = grown.comparison[row]
     scale = view.scale
