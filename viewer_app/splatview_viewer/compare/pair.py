@@ -19,7 +19,7 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.quantities import psnr_text
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.render.pair_compositor import PairCompositor
@@ -258,9 +258,7 @@ class PairView(View[PairSource, PairState]):
         self.psnr = None
         self._measure_at = math.inf
         if not self._draw_into(framebuffer, (0, 1)):
-            framebuffer.use()
-            viewport = rect.viewport(framebuffer.height)
-            framebuffer.clear(*BACKDROP, 1.0, viewport=viewport)
+            clear_rect(framebuffer, rect, BACKDROP)
 
     def _draw_sides(self) -> bool:
         """Draw both into targets as large as the framebuffer.

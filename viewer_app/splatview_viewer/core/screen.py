@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.settings import Color
 
 MIN_SIZE = 16
 """A framebuffer is never smaller than this on a side."""
@@ -46,6 +47,15 @@ class Rect:
         """Return the same part for OpenGL, which counts rows from the bottom."""
         bottom = framebuffer_height - self.y - self.height
         return self.x, bottom, self.width, self.height
+
+
+def clear_rect(framebuffer: moderngl.Framebuffer, rect: Rect, color: Color) -> None:
+    """Fill a part of a framebuffer with a colour, and leave the framebuffer bound.
+
+    color: RGB in [0, 1].
+    """
+    framebuffer.use()
+    framebuffer.clear(*color, 1.0, viewport=rect.viewport(framebuffer.height))
 
 
 class Pane(NamedTuple):

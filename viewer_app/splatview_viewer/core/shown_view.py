@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.core.screen import clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, PlacedState
 
@@ -114,8 +115,7 @@ class ShownView:
         if self._shared.has_value:
             self.view.draw(framebuffer, rect)
             return
-        framebuffer.use()
-        framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
+        clear_rect(framebuffer, rect, BACKDROP)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         if not self._shared.has_value:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview_viewer.core.screen import Pane
+from splatview_viewer.core.screen import Pane, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.shell.runs import listed_key
 from splatview_viewer.shell.schedule import TOGETHER
@@ -119,10 +119,7 @@ class UserPictures:
         for feature in self._user.catalogue.features:
             feature.pull(self._user)
         if len(self._user.layout.visible_viewports) > 1:  # what lies between them
-            framebuffer.use()
-            framebuffer.clear(
-                *BACKDROP, 1.0, viewport=area.viewport(framebuffer.height)
-            )
+            clear_rect(framebuffer, area, BACKDROP)
         for viewport in self._user.layout.visible_viewports:
             viewport.draw(framebuffer)
         if self._user.interface.state.bare:

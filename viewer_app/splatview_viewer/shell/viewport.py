@@ -14,7 +14,7 @@ import msgspec
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.command import command_of
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.scene_view.tool import in_order
@@ -319,10 +319,7 @@ class Viewport:
             return True
 
         if not self._ask(draw, False):
-            framebuffer.use()
-            framebuffer.clear(
-                *BACKDROP, 1.0, viewport=self.rect.viewport(framebuffer.height)
-            )
+            clear_rect(framebuffer, self.rect, BACKDROP)
 
     @property
     def inner_tie(self) -> bool | None:

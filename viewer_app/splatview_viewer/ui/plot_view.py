@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Literal
 
+from splatview_viewer.core.screen import clear_rect
 from splatview_viewer.core.view import Data, State, View
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.boards import board
@@ -48,10 +49,7 @@ class PlotView(View[Data, State]):
         raise NotImplementedError
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        framebuffer.use()
-        ground = self.ground
-        viewport = rect.viewport(framebuffer.height)
-        framebuffer.clear(ground.x, ground.y, ground.z, 1.0, viewport=viewport)
+        clear_rect(framebuffer, rect, theme.rgb(self.ground))
 
     def ui(self, rect: Rect, scale: float) -> bool:
         previous_pointer = self.pointer

@@ -354,6 +354,11 @@ one gets it."""
 _MAX_PACKED = 256
 
 
+def rgb(color: ImVec4) -> tuple[float, float, float]:
+    """Return red, green and blue of a colour, 0 to 1."""
+    return color.x, color.y, color.z
+
+
 def u32(color: ImVec4, alpha: float = 1.0) -> int:
     """Return a colour for imgui's draw lists; one that is never changed in place."""
     if alpha == 1.0:

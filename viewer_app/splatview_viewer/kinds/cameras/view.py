@@ -20,7 +20,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
@@ -326,9 +326,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._rect = rect
         self._drawn_changes = self.data.changes
-        background = self.state.background
-        framebuffer.use()
-        framebuffer.clear(*background, 1.0, viewport=rect.viewport(framebuffer.height))
+        clear_rect(framebuffer, rect, self.state.background)
         if self.opened is not None:
             self._draw_photo(framebuffer, rect, self.opened)
             return
@@ -338,7 +336,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
             marked=self.hovered,
             current=self.data.current,
             opacity=1.0,
-            background=background,
+            background=self.state.background,
         )
         self.data.drawing.draw(framebuffer, rect, self._camera(rect), style)
 

@@ -10,6 +10,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.quantities import count_text, size_text
+from splatview_viewer.core.screen import clear_rect
 from splatview_viewer.core.view import Info, KeyHelp, View
 from splatview_viewer.snapshot.loading.ranks import RankTable
 from splatview_viewer.snapshot.model import device_text
@@ -112,11 +113,7 @@ class RanksView(View[RanksData, RanksState]):
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        framebuffer.use()
-        page = theme.PANEL
-        framebuffer.clear(
-            page.x, page.y, page.z, 1.0, viewport=rect.viewport(framebuffer.height)
-        )
+        clear_rect(framebuffer, rect, theme.rgb(theme.PANEL))
 
     def ui(self, rect: Rect, scale: float) -> bool:
         previous_state = self.state

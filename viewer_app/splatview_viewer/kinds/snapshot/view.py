@@ -11,7 +11,7 @@ import numpy as np
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import count_text, size_text
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.view import GradualView, Info, KeyHelp, Section
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.commands import COMMANDS
@@ -272,11 +272,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._sync()
-        framebuffer.use()
-        page = theme.PLOT
-        framebuffer.clear(
-            page.x, page.y, page.z, 1.0, viewport=rect.viewport(framebuffer.height)
-        )
+        clear_rect(framebuffer, rect, theme.rgb(theme.PLOT))
 
     def ui(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_minimap, draw_plot
