@@ -257,7 +257,7 @@ def _draw_note(
     r = plot.rect
     bands = world.bands
     right = r.x + r.width
-    reserved = int(bands.reserved.max(initial=0))
+    reserved = bands.most_reserved
     y = plot.to_pixel(plot.x[0], reserved)[1]
     if reserved and r.y <= y <= r.y + r.height:
         _draw_dashes(draw, (r.x, right), y, scale)
@@ -277,7 +277,7 @@ def _draw_note(
         draw.add_circle_filled(ImVec2(px, py), 5 * scale, theme.u32(theme.PLOT), 16)
         draw.add_circle_filled(ImVec2(px, py), 4 * scale, theme.u32(note.color), 16)
         line_point = px, py, live
-    title = _draw_title(draw, view, r, note, int(bands.live.max(initial=0)))
+    title = _draw_title(draw, view, r, note, bands.most_live)
     if line_point is not None:
         px, py, live = line_point
         below_title = r

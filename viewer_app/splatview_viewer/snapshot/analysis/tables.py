@@ -243,6 +243,8 @@ class Comparison:
         """Bytes live at the two moments."""
         self.changes = change[order]
         """Bytes after less bytes before, int64 (n,)."""
+        self.largest_change = int(np.abs(self.changes).max(initial=1))
+        """The largest of the changes in either direction, 1 at least."""
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -327,7 +327,11 @@ class Bands:
         """Live bytes at each moment, int64 (M + 1,)."""
         self.reserved = frozen(reserved_bytes(trace), np.int64)
         """Bytes that the allocator had from the driver at each moment, int64 (M + 1,)."""
-        self.height = int(max(self.live.max(), self.reserved.max()))
+        self.most_live = int(self.live.max())
+        """Most live bytes."""
+        self.most_reserved = int(self.reserved.max())
+        """Most bytes that the allocator had from the driver."""
+        self.height = max(self.most_live, self.most_reserved)
         """Bytes from the bottom to the top."""
         no_events = np.empty(0, np.int32)
         self.layers = TimelineLayers(

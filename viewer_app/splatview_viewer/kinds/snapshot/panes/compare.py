@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.quantities import change_text, size_text
@@ -381,13 +380,12 @@ def _cells(view: SnapshotView, grown: Grown, row: int) -> list[Cell | str]:
     growth = int(comparison.changes[row])
     count_growth = change.count_after - change.count_before
     color = color_of(view, grown, row)
-    largest = max(int(np.abs(comparison.changes).max(initial=1)), 1)
     name, line = split_label(change)
     cells: list[Cell | str] = [_swatch(color)]
     cells.append(name if grouping_of(view) == "stack" else change.label)
     if grouping_of(view) == "stack":
         cells.append(Cell(line, font="code"))
-    bar = 0.0 if growth <= 0 else growth / largest
+    bar = 0.0 if growth <= 0 else growth / comparison.largest_change
     return [
         *cells,
         size_text(change.bytes_before) if change.bytes_before else "0",
