@@ -134,6 +134,14 @@ class TwoRuns:
 
         None until it is known.
         """
+        meeting = self._meeting(partner)
+        if meeting is None:
+            return None
+        own_x, partner_x = meeting
+        return partner_x - own_x
+
+    def _meeting(self, partner: SnapshotView) -> tuple[float, float] | None:
+        """Return an x of each that are put above each other; None: not yet known."""
         view = self._view
         axis = view.content.axis(view.device, view.state.unit)
         other_axis = partner.content.axis(partner.device, view.state.unit)
@@ -141,7 +149,7 @@ class TwoRuns:
         if axis is None or other_axis is None or meeting_moments is None:
             return None
         own_event, partner_moment = meeting_moments
-        return other_axis.x_of(partner_moment) - axis.x_of(own_event)
+        return axis.x_of(own_event), other_axis.x_of(partner_moment)
 
     def _moments_that_meet(self, partner: SnapshotView) -> tuple[int, int] | None:
         """Return a moment of each that are put above each other; None: not yet known."""
@@ -201,16 +209,18 @@ class TwoRuns:
         )
         view.shared = SharedAxes()
         partner.shared = SharedAxes()
-        shift = self._prepared_shift = self.shift(partner)
+        self._prepared_shift = None
+        meeting = self._meeting(partner)
         bands = view.bands
         other_bands = partner.bands
         axis = view.content.axis(view.device, state.unit)
         other_axis = partner.content.axis(partner.device, state.unit)
-        if shift is None or bands is None or other_bands is None:
-            self._prepared_shift = None
+        if meeting is None or bands is None or other_bands is None:
             return
         if axis is None or other_axis is None:
             return
+        zero, other_zero = meeting
+        shift = self._prepared_shift = other_zero - zero
         height = None
         if state.tied_bytes:
             height = _HEADROOM * max(bands.height, other_bands.height)
@@ -222,13 +232,8 @@ class TwoRuns:
             extent = (low, high)
             other_extent = (low + shift, high + shift)
             partner.change(x=_moved(state.x, shift))
-        meeting_moments = self._moments_that_meet(partner)
-        assert meeting_moments is not None, "the shift was worked out from them"
-        own_event, partner_moment = meeting_moments
-        view.shared = SharedAxes(extent, height, axis.x_of(own_event))
-        partner.shared = SharedAxes(
-            other_extent, height, other_axis.x_of(partner_moment)
-        )
+        view.shared = SharedAxes(extent, height, zero)
+        partner.shared = SharedAxes(other_extent, height, other_zero)
         if state.moment is not None:
             event_index = other_axis.moment(axis.x_of(state.moment) + shift)
             partner.change(moment=event_index)
