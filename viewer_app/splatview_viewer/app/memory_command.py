@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.quantities import count_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,8 +139,7 @@ def _summary(result: QueryResult) -> str:
     count = len(result.rows)
     if result.truncated:
         return f"the first {count:,} rows; --csv prints all"
-    plural = "" if count == 1 else "s"
-    return f"{count:,} row{plural}, {result.seconds * 1000:,.0f} ms"
+    return f"{count_text(count, 'row')}, {result.seconds * 1000:,.0f} ms"
 
 
 class _Printable:

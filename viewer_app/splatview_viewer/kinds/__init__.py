@@ -72,7 +72,10 @@ def links_of(name: str) -> tuple[Link, ...]:
 def make_view(
     name: str, ctx: moderngl.Context, gpu_work: GpuWork | None = None
 ) -> ShownView:
-    """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
+    """Make a view for a stream. Raises ViewerError for a kind that has none.
+
+    gpu_work: times what the view gives the GPU.
+    """
     from splatview_viewer.gpu.work import GpuWork
 
     view = about(name).view

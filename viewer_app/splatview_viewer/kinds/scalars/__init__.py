@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splatview_viewer.core.kind import Kind
+from splatview_viewer.core.quantities import count_text
 
 
 def _view(ctx: Any, work: Any) -> Any:
@@ -22,9 +23,7 @@ def _fact(content: Any) -> str:
     count = len(content.curves.all)
     if not count:
         return ""
-    if count == 1:
-        return "1 curve"
-    return f"{count} curves"
+    return count_text(count, "curve")
 
 
 KIND = Kind(
