@@ -12,7 +12,12 @@ from splatview_viewer.core.quantities import size_text
 from splatview_viewer.formats.pictures import check_writable
 from splatview_viewer.snapshot.export.flame_svg import flame_svg
 from splatview_viewer.snapshot.export.timeline_html import timeline_html
-from splatview_viewer.snapshot.model import busiest_device, find_device, peak_moment
+from splatview_viewer.snapshot.model import (
+    EMPTY_SNAPSHOT,
+    busiest_device,
+    find_device,
+    peak_moment,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,10 +78,7 @@ def write_flame(
 def _trace_of(snapshot: MemorySnapshot, file: Path, device: str | None) -> Trace:
     """Return the trace of a device. Raises ViewerError where there is none."""
     if not snapshot.traces:
-        raise FileError(
-            f"{file}: it holds no events and no segments of any device; was memory "
-            "recorded (torch.cuda.memory._record_memory_history) before it was taken?"
-        )
+        raise FileError(f"{file}: {EMPTY_SNAPSHOT}")
     if device is None:
         return snapshot.traces[busiest_device(snapshot)]
     return snapshot.traces[find_device(snapshot, device)]

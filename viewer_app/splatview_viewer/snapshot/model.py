@@ -419,6 +419,13 @@ def address_text(address: int) -> str:
     return f"{address:#x}"
 
 
+EMPTY_SNAPSHOT = (
+    "it holds no events and no segments of any device; was memory recorded "
+    "(torch.cuda.memory._record_memory_history) before it was taken?"
+)
+"""The error message about a snapshot without traces, after its name."""
+
+
 def busiest_device(snapshot: MemorySnapshot) -> int:
     """Return the index in `MemorySnapshot.traces` of the GPU with most events.
 

@@ -26,6 +26,7 @@ from splatview_viewer.kinds.snapshot.two_runs import SharedAxes, TwoRuns
 from splatview_viewer.kinds.snapshot.window_keys import MOVES, move_window
 from splatview_viewer.snapshot import check_timeline
 from splatview_viewer.snapshot.model import (
+    EMPTY_SNAPSHOT,
     MemorySnapshot,
     find_device,
 )
@@ -137,10 +138,7 @@ class SnapshotView(GradualView[SnapshotData, SnapshotState]):
             )
         check_timeline()
         if not value.traces:
-            raise ViewerError(
-                "snapshot: it holds no events and no segments of any device; was memory recorded "
-                "(torch.cuda.memory._record_memory_history) before it was taken?"
-            )
+            raise ViewerError(f"snapshot: {EMPTY_SNAPSHOT}")
         self.data.take(value)
         self._sync()
         return True
