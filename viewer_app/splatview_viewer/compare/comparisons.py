@@ -476,12 +476,12 @@ class Comparisons(Feature):
         return meter is not None and meter.tick(now)
 
     def _measure(self, user: User) -> None:
-        """Compare A and B beside each other, while the panel tells how alike they are."""
+        """Compare A and B beside each other, while the panel shows their PSNR."""
         meter = self._meters.get(user)
         pairing = self.of_user(user).pairing
         leader = None
-        is_told = user.has_panel and user.interface.state.tab == "compare"
-        if is_told and pairing is not None and self._is_valid(pairing):
+        is_psnr_shown = user.has_panel and user.interface.state.tab == "compare"
+        if is_psnr_shown and pairing is not None and self._is_valid(pairing):
             panes = panes_of(user, pairing)
             if (
                 panes.arrangement == "beside"

@@ -146,7 +146,7 @@ class RanksView(View[RanksData, RanksState]):
         return [row for row in rows if row is not None]
 
     def toggle(self, row: int) -> None:
-        """Check a row or no longer; a third one takes the place of the first."""
+        """Check a row, or uncheck it; a third one takes the place of the first."""
         rows = self.checked_rows
         if row in rows:
             rows.remove(row)

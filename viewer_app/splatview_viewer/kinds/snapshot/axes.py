@@ -224,9 +224,9 @@ def _draw_over(
             _draw_note(draw, view, world, plot, note)
             top += 34 * scale
         text = missing_caption(view)
-        # The panel tells which stack is lit in both of two timelines.
-        is_told = note is not None and view.host.around == "desktop"
-        if view.state.highlight is not None and not is_told:
+        # The panel names the stack that is lit in both of two timelines.
+        is_in_panel = note is not None and view.host.around == "desktop"
+        if view.state.highlight is not None and not is_in_panel:
             text = f"Lit: {view.state.highlight.label}   (Esc: everything again)"
         if text:
             corner = (r.x + 10 * scale, top + 8 * scale)

@@ -77,7 +77,7 @@ class Rank:
 
     path: Path
     index: int | None
-    """The rank that its name tells; None: it tells none."""
+    """The rank in its name; None: it has none."""
     memory: RankMemory | None
     """None: the file cannot be read."""
     fault: str = ""
@@ -122,7 +122,7 @@ class RankTable:
 
 
 def rank_of(name: str) -> int | None:
-    """Return the rank that the name of a file tells: 3 for "rank3_step100.pickle".
+    """Return the rank in the name of a file: 3 for "rank3_step100.pickle".
 
     The last number of a name without the word; None for one without numbers.
     """
