@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, Wheel
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.quantities import count_text, size_text
 from splatview_viewer.core.screen import clear_rect
 from splatview_viewer.core.view import Info, KeyHelp, View
@@ -125,9 +125,7 @@ class RanksView(View[RanksData, RanksState]):
 
     def handle(self, event: Event, rect: Rect) -> bool:
         previous_state = self.state
-        if isinstance(event, Wheel):
-            self.scroll(-_WHEEL_ROWS * event.dy)
-        elif isinstance(event, Key) and event.pressed and not event.mods:
+        if isinstance(event, Key) and event.pressed and not event.mods:
             self.scroll(_KEYS.get(event.name, 0.0))
         return self.state != previous_state
 
