@@ -91,7 +91,8 @@ class PairState:
 class PairSide:
     """A viewport, for the catalogue: what it shows is drawn by a `PairView`."""
 
-    key: str
+    key: str | None
+    """None: its `PairView` was closed."""
     host: Host = field(default_factory=Host)
 
 
@@ -179,7 +180,7 @@ class PairView(View[PairSource, PairState]):
 
     def _view_of(self, side: PairSide) -> ShownView | None:
         catalogue = self.data.catalogue
-        slot = catalogue.slots.get(side.key)
+        slot = catalogue.slot_of(side)  # type: ignore[arg-type]
         side.host = self.host
         if slot is None or slot.entry.fault:
             return None
@@ -231,7 +232,7 @@ class PairView(View[PairSource, PairState]):
         for index in sides:
             view = both[index]
             if view is not None:
-                slot = catalogue.slots[self._sides[index].key]
+                slot = catalogue.slots[self.data.uses[index]]
                 with catalogue.guard(slot):
                     results.append(call(view))
         return results

@@ -343,13 +343,13 @@ class History:
 
     def _restore_layout(self, memory: LayoutMemory) -> None:
         """Show the panes again that there were, each as it was."""
-        self._user.layout.restore(
-            [pane.viewport for pane in memory.panes], memory.active, memory.maximised
-        )
         slots = self._user.catalogue.slots
         for pane in memory.panes:
             if pane.key is None or pane.key in slots:
                 pane.viewport.select(pane.key)
+        self._user.layout.restore(
+            [pane.viewport for pane in memory.panes], memory.active, memory.maximised
+        )
         self._restoring = list(memory.panes)
         self._restore_states()
 
