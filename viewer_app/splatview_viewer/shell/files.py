@@ -90,8 +90,8 @@ def _is_rank_folder(folder: Path) -> bool:
     return _description(folder) == RANKS_FORMAT.name
 
 
-def _name_of(files: FoundFile) -> str:
-    return files.path.name.lower()
+def _name_of(file: FoundFile) -> str:
+    return file.path.name.lower()
 
 
 def _changed_at(entry: os.DirEntry[str]) -> float:
@@ -128,12 +128,8 @@ def note_recent(memo: Memo, path: Path) -> None:
     text = str(path.absolute())
     if not text.isprintable():
         return
-    other_curves = [
-        str(other_curve)
-        for other_curve in recent_files(memo)
-        if str(other_curve) != text
-    ]
-    memo.put(_MEMO_KEY, [text, *other_curves][:_MOST_RECENT])
+    others = [str(recent) for recent in recent_files(memo) if str(recent) != text]
+    memo.put(_MEMO_KEY, [text, *others][:_MOST_RECENT])
 
 
 def save_curves(curves: Curves, name: str) -> Path:

@@ -68,7 +68,7 @@ class Footer:
         self._root: Path | None = None
         """The folder that everything that may be opened is in; None: anywhere."""
         self._listing: Job[list[FoundFile]] | None = None
-        self._found: Sequence[FoundFile] = ()
+        self._listed_files: Sequence[FoundFile] = ()
         self._fault = ""
         """Why the folder cannot be listed."""
         self._takes_keyboard = False
@@ -133,7 +133,7 @@ class Footer:
             self._listing = None
         self._listed_folder = folder
         self._fault = ""
-        self._found = ()
+        self._listed_files = ()
         if self._may_open(folder):
             wake = partial(user.do, user.mark_interface, 2)
             self._listing = list_later(folder, wake)
@@ -223,20 +223,18 @@ class Footer:
                 cancel = partial(catalogue.forget, entry.key)
                 name = printable(entry.name)
                 jobs.append(RunningJob(f"Loading {name}", entry.progress, cancel))
-        busy_views = [viewport.view for viewport in user.layout]
+        shown_views = [viewport.view for viewport in user.layout]
         views = [
-            entries.view
-            for entries in busy_views
-            if entries is not None and not entries.empty
+            shown.view for shown in shown_views if shown is not None and not shown.empty
         ]
         # A film goes on while other entries are shown.
         views += [view for view in self._busy_views if view not in views]
         self._busy_views = []
         for view in views:
-            row_title = view.jobs()
-            if row_title:
+            view_jobs = view.jobs()
+            if view_jobs:
                 self._busy_views.append(view)
-                jobs += row_title
+                jobs += view_jobs
         return jobs
 
     # -- popups ------------------------------------------------------------------------
@@ -333,7 +331,7 @@ class Footer:
         if job.fault:
             self._fault = job.fault
         elif not job.cancelled:
-            self._found = job.result()
+            self._listed_files = job.result()
 
     def _file_rows(self, user: User) -> list[MenuRow]:
         """Return the rows of files that match what is typed."""
@@ -352,18 +350,18 @@ class Footer:
             run = partial(user.do, self._list, user, self._folder.parent)
             text = printable(str(self._folder.parent))
             rows.append(MenuRow("Folder above", run, "right", text))
-        for files in self._found:
-            if part not in files.path.name.lower():
+        for file in self._listed_files:
+            if part not in file.path.name.lower():
                 continue
-            if files.is_folder:
-                if not self._may_open(files.path):
+            if file.is_folder:
+                if not self._may_open(file.path):
                     continue
-                run = partial(user.do, self._list, user, files.path)
+                run = partial(user.do, self._list, user, file.path)
                 icon = "right"
             else:
-                run = partial(user.do, self._open, user, files.path)
+                run = partial(user.do, self._open, user, file.path)
                 icon = "file"
-            rows.append(MenuRow(printable(files.path.name), run, icon, files.text))
+            rows.append(MenuRow(printable(file.path.name), run, icon, file.text))
         return rows
 
     def _open_typed(self, user: User, rows: Sequence[MenuRow]) -> None:
@@ -447,10 +445,10 @@ _SAVED = (
 def save_rows(user: User) -> list[MenuRow | None]:
     """Return the rows of the list of what can be saved."""
     active = user.layout.active
-    row_title = {command.name: command for command in active.commands()}
+    commands = {command.name: command for command in active.commands()}
     rows: list[MenuRow | None] = []
     for name, title, icon in _SAVED:
-        command = row_title.get(name)
+        command = commands.get(name)
         reason: str | None = "only of scenes"
         if command is not None:
             reason = active.reason(command)

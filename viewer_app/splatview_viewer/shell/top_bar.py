@@ -238,13 +238,13 @@ class _Bar:
             available_width = self._right_start(dropped) - x - 8 * scale
             x = write(self.texts.step, x, self.middle, theme.TEXT, available_width)
         x += 16 * scale
-        optional_width = []
+        phrases = []
         if "rate" not in dropped:
-            optional_width.append(self.texts.rate)
+            phrases.append(self.texts.rate)
         if "time" not in dropped:
-            optional_width.append(self.texts.time)
+            phrases.append(self.texts.time)
         write(
-            " \u00a0\u00b7\u00a0 ".join(filter(None, optional_width)),
+            " \u00a0\u00b7\u00a0 ".join(filter(None, phrases)),
             x,
             self.middle,
             theme.DIM,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_viewer.shell.undo_words import differences, words_of
+from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +26,6 @@ MAX_STEPS = 100
 _JOIN_S = 1.0
 """Seconds within which moves of a camera are one step, and after which a change is not
 the user's any more."""
-_SETTLE = 3
-"""Pictures that are drawn after a change."""
 _CAMERA = frozenset({"place"})
 """The fields of a state whose changes are joined."""
 
@@ -201,11 +200,11 @@ class History:
             else:
                 action.redo()
         if step.layout is not None:
-            before_step, after_step = step.layout
+            old_layout, new_layout = step.layout
             if back:
-                self._restore_layout(before_step)
+                self._restore_layout(old_layout)
             else:
-                self._restore_layout(after_step)
+                self._restore_layout(new_layout)
         for change in step.views.values():
             values = change.new_values
             if back:
@@ -213,7 +212,7 @@ class History:
             state = replace(change.view.state, **values)
             change.view.restore(state)
         self._take_down()
-        self._user.mark(_SETTLE)
+        self._user.mark(SETTLE)
 
     # -- watching ------------------------------------------------------------------------
 
@@ -240,7 +239,7 @@ class History:
         if self.done and self.done[-1].gesture == self._drag:
             self.done.pop()
         self._take_down()
-        self._user.mark(_SETTLE)
+        self._user.mark(SETTLE)
 
     def note_input(self, now: float) -> None:
         """Note that the user still does something."""
@@ -312,18 +311,18 @@ class History:
         earlier.new_values.update(change.new_values)
 
     def _note_layout(
-        self, before_step: LayoutMemory, after_step: LayoutMemory, now: float
+        self, old_layout: LayoutMemory, new_layout: LayoutMemory, now: float
     ) -> None:
-        keys = {pane.viewport: pane.key for pane in before_step.panes}
-        for pane in after_step.panes:
+        keys = {pane.viewport: pane.key for pane in old_layout.panes}
+        for pane in new_layout.panes:
             is_new = keys.get(pane.viewport, pane.key) != pane.key
             if is_new and pane.viewport.by_itself:
                 # The viewer chose what is shown, not the user.
                 return
         step = self._open_step(frozenset(), now)
         if step.layout is not None:
-            before_step, _ = step.layout
-        step.layout = before_step, after_step
+            old_layout, _ = step.layout
+        step.layout = old_layout, new_layout
 
     def _open_step(self, changed: frozenset[str], now: float) -> UndoStep:
         """Return the step that a change belongs to, which may be a new one."""
@@ -366,5 +365,5 @@ class History:
                 waiting.append(pane)
             elif isinstance(pane_view.view.state, type(pane.state)):
                 pane_view.view.restore(pane.state)
-                self._user.mark(_SETTLE)
+                self._user.mark(SETTLE)
         self._restoring = waiting
