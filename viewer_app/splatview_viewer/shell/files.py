@@ -73,8 +73,9 @@ def list_folder(folder: Path, job: Job[list[FoundFile]]) -> list[FoundFile]:
     folders = []
     if _is_rank_folder(folder):
         files.append(FoundFile(folder, "all ranks"))
-    for count, entry in enumerate(entries[:_MOST_LOOKED_AT]):
-        job.report("looking", count / len(entries))
+    newest_entries = entries[:_MOST_LOOKED_AT]
+    for count, entry in enumerate(newest_entries):
+        job.report("looking", count / len(newest_entries))
         path = Path(entry.path)
         text = _description(path)
         if text and text != RANKS_FORMAT.name:
