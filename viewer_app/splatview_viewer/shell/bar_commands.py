@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from splatview_viewer.shell.commands import COMMANDS
+from splatview_viewer.shell.commands import viewer_command
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.command import Command
     from splatview_viewer.shell.user import User
 
 
@@ -31,12 +30,6 @@ BUTTONS = {
     "edit.redo": CommandButton("redo", "Redo (Ctrl Shift Z)", "nothing to redo"),
     "run.step": CommandButton("step", "Let the run take one step", ""),
 }
-_VIEWERS = {command.name: command for command in COMMANDS}
-
-
-def viewer_command(name: str) -> Command[User] | None:
-    """Return a command of the viewer's; None: there is none of this name."""
-    return _VIEWERS.get(name)
 
 
 def names_of_view(user: User) -> frozenset[str]:
@@ -62,9 +55,5 @@ def run_command(user: User, name: str) -> None:
     command = viewer_command(name)
     if command is not None:
         user.run(command)
-        return
-    active = user.layout.active
-    for own in active.commands():
-        if own.name == name:
-            active.run(own)
-            return
+    else:
+        user.layout.active.run_named(name)

@@ -6,7 +6,6 @@ A file that cannot be opened has one as well.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -264,7 +263,7 @@ def draw_end(user: User, viewport: Viewport, entry: Entry, scale: float) -> None
         if dark_button("", "close", corner, 30, name="close the card"):
             user.do(_dismiss, viewport, entry)
         if save is not None and _draw_save_button(save, corner, scale):
-            user.do(partial(_save, user, viewport, entry))
+            user.do(_save, viewport, entry)
 
 
 def _end_title(entry: Entry) -> str:
@@ -385,13 +384,11 @@ def _save_button(entry: Entry) -> tuple[str, str, float] | None:
     return _SAVED.get(entry.kind)
 
 
-def _save(user: User, viewport: Viewport, entry: Entry) -> None:
-    if not kinds.about(entry.kind).filmed:
+def _save(viewport: Viewport, entry: Entry) -> None:
+    if kinds.about(entry.kind).filmed:
+        viewport.run_named("scene.save")
+    else:
         viewport.keep_picture()
-        return
-    for command in viewport.commands():
-        if command.name == "scene.save":
-            viewport.run(command)
 
 
 # -- drawing ---------------------------------------------------------------------------

@@ -342,9 +342,9 @@ COMMANDS: tuple[Command[User], ...] = (
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 
-def is_known(name: str) -> bool:
-    """Return whether there is a command of this name."""
-    return name in _BY_NAME
+def viewer_command(name: str) -> Command[User] | None:
+    """Return a command of the viewer's; None: there is none of this name."""
+    return _BY_NAME.get(name)
 
 
 def named(name: str) -> Command[User]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.shell.commands import is_known, named
+from splatview_viewer.shell.commands import named
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.widgets import fitted
 
@@ -315,11 +315,7 @@ def draw_main_menu(user: User, corner: tuple[float, float] | None = None) -> boo
     for group in _MAIN_GROUPS:
         if rows:
             rows.append(RULE)
-        commands = [named(name) for name in group if is_known(name)]
-        rows += [
-            command_row(user, command, titles.get(command.name, ""))
-            for command in commands
-        ]
+        rows += [command_row(user, named(name), titles.get(name, "")) for name in group]
     return draw_menu(MAIN_MENU, rows, corner)
 
 

@@ -145,11 +145,8 @@ def pin_entry(user: User, pin: str) -> None:
 def save_scene(user: User, key: str) -> None:
     """Save the scene that the active pane shows as a file."""
     active = user.layout.active
-    if active.key != key:
-        return
-    for command in active.commands():
-        if command.name == "scene.save":
-            active.run(command)
+    if active.key == key:
+        active.run_named("scene.save")
 
 
 def take_out(user: User, keys: Sequence[str]) -> None:

@@ -15,9 +15,8 @@ from splatview_viewer.shell.bar_commands import (
     BUTTONS,
     names_of_view,
     run_command,
-    viewer_command,
 )
-from splatview_viewer.shell.commands import PALETTE, named
+from splatview_viewer.shell.commands import PALETTE, named, viewer_command
 from splatview_viewer.shell.menu import (
     MAIN_MENU,
     RULE,

@@ -279,6 +279,13 @@ class Viewport:
         if fault:
             self._tell_input_fault(fault)
 
+    def run_named(self, name: str) -> None:
+        """Run the command of this name: "scene.save"; nothing where there is none."""
+        for command in self.commands():
+            if command.name == name:
+                self.run(command)
+                return
+
     def reason(self, command: Command[Any]) -> str | None:
         """Return why a command of what it shows cannot be run now; None: it can."""
         return self._attempt(
