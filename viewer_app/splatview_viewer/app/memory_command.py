@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -95,14 +96,10 @@ def summarise_files(files: list[Path], out: TextIO, *, as_json: bool) -> None:
     Raises:
         ViewerError: one of the files is no snapshot.
     """
-    from splatview_viewer.app.memory_summary import (
-        summarise,
-        summary_json,
-        summary_text,
-    )
+    from splatview_viewer.app.memory_summary import summarise, summary_text
 
     summary = summarise([read(file) for file in files])
-    _print(summary_json(summary) if as_json else summary_text(summary), out)
+    _print(_json_text(summary) if as_json else summary_text(summary), out)
 
 
 def summarise_folder(folder: Path, out: TextIO, *, as_json: bool) -> None:
@@ -116,14 +113,18 @@ def summarise_folder(folder: Path, out: TextIO, *, as_json: bool) -> None:
     Raises:
         ViewerError: the folder holds no snapshot, or cannot be read.
     """
-    from splatview_viewer.app.memory_ranks import rank_json, rank_report, rank_text
+    from splatview_viewer.app.memory_ranks import rank_report, rank_text
 
     progress = _ReadProgress()
     try:
         report = rank_report(folder, progress.report)
     finally:
         progress.clear()
-    _print(rank_json(report) if as_json else rank_text(report), out)
+    _print(_json_text(report) if as_json else rank_text(report), out)
+
+
+def _json_text(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, indent=2) + "\n"
 
 
 def _print(text: str, out: TextIO) -> None:

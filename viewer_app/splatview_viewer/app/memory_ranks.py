@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.quantities import count_text, size_text
@@ -36,7 +35,7 @@ def rank_report(folder: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _row(rank: Rank) -> dict[str, Any]:
-    """Return what is known about one file."""
+    """Return the facts about one file."""
     row: dict[str, Any] = {"rank": rank.index, "file": rank.name}
     memory = rank.memory
     if memory is None:
@@ -51,11 +50,6 @@ def _row(rank: Rank) -> dict[str, Any]:
         "reserved_bytes": memory.reserved_bytes,
         "end_bytes": memory.end_bytes,
     }
-
-
-def rank_json(report: dict[str, Any]) -> str:
-    """Return a report as JSON."""
-    return json.dumps(report, indent=2) + "\n"
 
 
 def rank_text(report: dict[str, Any]) -> str:
@@ -78,16 +72,16 @@ def rank_text(report: dict[str, Any]) -> str:
 
 def _cells(row: dict[str, Any], *, is_highest: bool) -> tuple[str, ...]:
     """Return the cells of a line."""
-    rank_text = ""
+    rank = ""
     if row["rank"] is not None:
-        rank_text = str(row["rank"])
+        rank = str(row["rank"])
     if "fault" in row:
-        return rank_text, "", "", "", "", "", f"{row['file']}: {row['fault']}"
+        return rank, "", "", "", "", "", f"{row['file']}: {row['fault']}"
     file = row["file"]
     if is_highest:
         file += "  < highest"
     return (
-        rank_text,
+        rank,
         size_text(row["peak_bytes"]),
         size_text(row["reserved_bytes"]),
         size_text(row["end_bytes"]),

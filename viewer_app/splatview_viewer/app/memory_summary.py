@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,11 +115,6 @@ def _side_at_peak(
 ) -> tuple[MemorySnapshot, Trace, int]:
     """Return a device of a snapshot with the moment of its peak."""
     return snapshot, trace, peak_moment(trace)
-
-
-def summary_json(summary: dict[str, Any]) -> str:
-    """Return a summary as JSON."""
-    return json.dumps(summary, indent=2) + "\n"
 
 
 def summary_text(summary: dict[str, Any]) -> str:
