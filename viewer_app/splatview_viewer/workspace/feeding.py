@@ -118,11 +118,8 @@ class Feeder:
 
     def _is_accepted(self, slot: Slot, now: float) -> bool:
         """Return whether a screen that shows an entry would soon show a new value."""
-        links = self._catalogue.links
-        for viewport in self._catalogue.viewports:
-            if links.is_visible_in(viewport, slot) and viewport.user.accepts_value(now):
-                return True
-        return False
+        viewports = self._catalogue.links.viewports_of(slot)
+        return any(viewport.user.accepts_value(now) for viewport in viewports)
 
     def _next_version_at(self, slot: Slot) -> float:
         """Return when the governor lets an entry take another version."""
@@ -134,11 +131,8 @@ class Feeder:
 
         A screen that does not wakes the loop itself when it does again.
         """
-        for viewport in self._catalogue.viewports:
-            is_visible = self._catalogue.links.is_visible_in(viewport, slot)
-            if is_visible and takes_pictures(viewport.user.screen):
-                return True
-        return False
+        viewports = self._catalogue.links.viewports_of(slot)
+        return any(takes_pictures(viewport.user.screen) for viewport in viewports)
 
     def _feed(self, slot: Slot, now: float) -> None:
         """Load an entry's newest value into its views, and time the next one."""

@@ -248,9 +248,13 @@ class Links:
         keys = [k for feature in catalogue.features for k in feature.uses(viewport)]
         return [catalogue.slots[key] for key in keys if key in catalogue.slots]
 
-    def is_visible_in(self, viewport: ViewportLike, slot: Slot) -> bool:
-        """Return whether a viewport, or the panel beside it, shows an entry."""
-        return slot in self._visible.get(viewport, ())
+    def viewports_of(self, slot: Slot) -> list[ViewportLike]:
+        """Return the viewports that show an entry, or whose panel shows it."""
+        return [
+            viewport
+            for viewport in self._catalogue.viewports
+            if slot in self._visible.get(viewport, ())
+        ]
 
     # -- once a turn -------------------------------------------------------------------
 
