@@ -45,7 +45,7 @@ class Finger:
 
     def __init__(self) -> None:
         self._from: tuple[float, float] | None = None
-        """The place of the press, while it is not the left button."""
+        """The place of the press; None once the finger is the left button, or is up."""
         self._drags = False
         """It is the left button in whichever direction it goes."""
         self._y = 0.0
@@ -111,48 +111,58 @@ class Finger:
         on_panel: bool,
         drags: bool = False,
     ) -> bool:
-        """Give imgui what an event of a finger means, True if it is one.
+        """Give imgui what an event of a finger means; return whether it is one.
 
-        `held_buttons`: those of the panel. `drags`: it is on what a finger drags.
+        Args:
+            event: any event of a pointer.
+            held_buttons: the buttons that the panel has.
+            scale: pixels per point.
+            on_panel: a press is on something that a finger may scroll.
+            drags: a press is on something that a finger drags in every direction.
         """
-        io = imgui.get_io()
         if isinstance(event, ev.PointerPress) and event.touch and on_panel:
             self._press(event, drags)
-            io.add_mouse_pos_event(event.x, event.y)
+            imgui.get_io().add_mouse_pos_event(event.x, event.y)
             held_buttons.add("left")
             return True
-        if self._from is None or not isinstance(
-            event, (ev.PointerMove, ev.PointerRelease)
-        ):
+        if self._from is None:
             return False
-        x, y = self._from
-        if isinstance(event, ev.PointerRelease):
-            if event.button != "left":
-                return False
-            if not self._scrolls and not self._is_spent:
-                hover(x, y)
-                io.add_mouse_button_event(0, True)
-                io.add_mouse_button_event(0, False)
-            self._from = None
+        if isinstance(event, ev.PointerRelease) and event.button == "left":
+            self._release(self._from)
             held_buttons.discard("left")
             return True
-        if self._is_spent:
-            return True
-        dx = abs(event.x - x)
-        dy = abs(event.y - y)
-        # Sideways it drags a slider.
-        drags = dx >= REACH * scale
-        if self._drags:
-            drags = max(dx, dy) >= REACH * scale
-        if not self._drags and (self._scrolls or dy >= max(REACH * scale, dx)):
+        if not isinstance(event, ev.PointerMove):
+            return False
+        if not self._is_spent:
+            self._move(event, self._from, scale)
+        return True
+
+    def _release(self, start: tuple[float, float]) -> None:
+        """Take the end of a finger at its start, which is a tap if it did nothing."""
+        if not self._scrolls and not self._is_spent:
+            hover(*start)
+            io = imgui.get_io()
+            io.add_mouse_button_event(BUTTONS["left"], True)
+            io.add_mouse_button_event(BUTTONS["left"], False)
+        self._from = None
+
+    def _move(
+        self, event: ev.PointerMove, start: tuple[float, float], scale: float
+    ) -> None:
+        """Scroll, or press the left button, once it is clear which is meant."""
+        io = imgui.get_io()
+        reach = REACH * scale
+        dx = abs(event.x - start[0])
+        dy = abs(event.y - start[1])
+        goes_upright = self._scrolls or dy >= max(reach, dx)
+        if goes_upright and not self._drags:
             self._scrolls = True
-            io.add_mouse_wheel_event(
-                0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale)
-            )
+            notch = _NOTCH * theme.FONT_SIZE * scale
+            io.add_mouse_wheel_event(0.0, (event.y - self._y) / notch)
             self._y = event.y
-        elif drags:
-            hover(x, y)
-            io.add_mouse_button_event(0, True)
+        elif dx >= reach or (self._drags and dy >= reach):
+            # Sideways it drags a slider.
+            hover(*start)
+            io.add_mouse_button_event(BUTTONS["left"], True)
             io.add_mouse_pos_event(event.x, event.y)
             self._from = None
-        return True
