@@ -16,11 +16,11 @@ from splatview_viewer.shell.kept_boards import KeptBoards
 
 def test_ten_drawings_a_second_are_whole_while_only_pictures_change() -> None:
     boards = KeptBoards()
-    are_kept = [boards.may_keep(frame_index / 60) for frame_index in range(120)]
+    are_kept = [boards.count_drawing(frame_index / 60) for frame_index in range(120)]
     assert not any(are_kept[:3])
     assert 18 <= are_kept.count(False) <= 23
     boards.renew(1)
-    assert [boards.may_keep(2.0) for _ in range(4)] == [False, False, False, True]
+    assert [boards.count_drawing(2.0) for _ in range(4)] == [False, False, False, True]
 
 
 def test_sections_are_drawn_again_for_changes_and_ten_times_a_second(

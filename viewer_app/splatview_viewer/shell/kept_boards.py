@@ -17,7 +17,7 @@ _WHOLE_FIRST = 3
 
 
 class KeptBoards:
-    """Says for one user which drawings of the interface may keep its boards."""
+    """Counts the drawings of one interface, to find which may keep its boards."""
 
     def __init__(self) -> None:
         self._whole_left = _WHOLE_FIRST
@@ -29,8 +29,8 @@ class KeptBoards:
         """Have at least so many drawings be whole from now on."""
         self._whole_left = max(self._whole_left, times, _WHOLE_FIRST)
 
-    def may_keep(self, now: float) -> bool:
-        """Return whether the drawing at `now` may keep the boards."""
+    def count_drawing(self, now: float) -> bool:
+        """Count a drawing at `now`; return whether it may keep the boards."""
         if self._whole_left <= 0 and now < self._whole_at + _KEPT_S:
             return True
         self._whole_left = max(self._whole_left - 1, 0)

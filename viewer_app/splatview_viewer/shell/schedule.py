@@ -31,7 +31,7 @@ class Schedule:
         self.pictures_dirty = SETTLE
         """The same of the panes' pictures alone, where the interface is drawn apart."""
         self.marks = 0
-        """Calls of `mark`."""
+        """Calls that asked for pictures."""
         self.kept_boards = KeptBoards()
         self.pictures_answer = False
         """The next pictures show what the user did, not the interface alone."""
@@ -51,14 +51,12 @@ class Schedule:
     def mark(self, pictures: int = 1) -> None:
         """Draw at least so many pictures."""
         self.kept_boards.renew(pictures)
+        self.mark_pictures(pictures)
+
+    def mark_pictures(self, pictures: int = 1) -> None:
+        """Draw at least so many; the boards of the interface may stay for a moment."""
         self.dirty = max(self.dirty, pictures)
         self.pictures_dirty = max(self.pictures_dirty, pictures)
-        self.marks += 1
-
-    def mark_pictures(self) -> None:
-        """Draw pictures once more; the boards of the interface may stay for a moment."""
-        self.dirty = max(self.dirty, 1)
-        self.pictures_dirty = max(self.pictures_dirty, 1)
         self.marks += 1
 
     def mark_interface(self, times: int = 1) -> None:

@@ -143,11 +143,10 @@ class UserPictures:
         )
         surface = self._user.interface.surface
         changed = False
-        keeps = self._user.schedule.kept_boards.may_keep(now)
+        kept_boards = self._user.schedule.kept_boards
+        keeps = kept_boards.count_drawing(now)
         if keeps:
-            self._refresh_at = min(
-                self._refresh_at, self._user.schedule.kept_boards.due
-            )
+            self._refresh_at = min(self._refresh_at, kept_boards.due)
         for frame in range(_MAX_FRAMES):
             surface.catches_up = frame < _MAX_FRAMES - 1
             changed |= self._user.interface.draw(
