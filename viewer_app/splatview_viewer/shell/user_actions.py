@@ -12,7 +12,7 @@ from splatview_viewer.kinds.files import expected_format
 from splatview_viewer.shell.files import note_recent
 from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.workspace.catalogue import SETTLE
-from splatview_viewer.workspace.sources import FileSource, entries_of
+from splatview_viewer.workspace.sources import FileSource, entries_of, file_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,8 +52,9 @@ class UserActions:
 
     def open(self, path: Path) -> None:
         note_recent(self.catalogue.memo, path)
-        if str(path) in self.catalogue.slots:
-            self.select(str(path))
+        key = file_key(path)
+        if key in self.catalogue.slots:
+            self.select(key)
         else:
             self.drop([str(path)])
 
@@ -78,14 +79,15 @@ class UserActions:
             source = FileSource(path, sandboxed=done is not None)
             source.done = done
             viewport = self.layout.active
+            key = file_key(path)
             previous_key = viewport.key
             is_second = self._is_second(path, is_own=done is None)
             if previous_key is not None and is_second:
                 self.catalogue.open_file(source)
-                self._openings.pair(viewport, previous_key, str(path.absolute()))
+                self._openings.pair(viewport, previous_key, key)
             else:
                 self.catalogue.open_file(source, viewport)
-                self._openings.add(viewport, str(path.absolute()), previous_key)
+                self._openings.add(viewport, key, previous_key)
 
     def _is_second(self, path: Path, *, is_own: bool) -> bool:
         """Return whether a file is to be compared with the one that is shown.
@@ -98,7 +100,7 @@ class UserActions:
         entry = viewport.entry
         if entry is None or not entry.is_file or self._openings.is_pairing(viewport):
             return False
-        if str(path.absolute()) == entry.key:
+        if file_key(path) == entry.key:
             return False
         kind = expected_format(path, is_trusted=is_own)
         view = viewport.view
@@ -112,12 +114,11 @@ class UserActions:
     def open_pair(self, first: Path, second: Path) -> None:
         """Open two files of one kind, and compare them."""
         viewport = self.layout.active
-        keys = [str(path.absolute()) for path in (first, second)]
-        for path, key in zip((first, second), keys, strict=True):
-            if key not in self.catalogue.slots:
-                self.catalogue.open_file(FileSource(path))
-        viewport.select(keys[0])
-        self._openings.pair(viewport, *keys)
+        for path in (first, second):
+            if file_key(path) not in self.catalogue.slots:
+                self.catalogue.open_file(path)
+        viewport.select(file_key(first))
+        self._openings.pair(viewport, file_key(first), file_key(second))
 
     def say(self, text: str) -> None:
         """Show a text for a few seconds."""

@@ -364,6 +364,11 @@ def _device_note(stream: Any) -> str:
     return f"{note}, {torch.cuda.get_device_name(index)}"
 
 
+def file_key(path: Path) -> str:
+    """Return the key of the entry that shows a file."""
+    return str(path.absolute())
+
+
 class FileSource(ValueSource):
     """A file, or a folder with a recorded stream.
 
