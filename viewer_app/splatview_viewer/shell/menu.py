@@ -22,6 +22,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.shell.commands import named
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.widgets import fitted
+from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -222,10 +223,7 @@ def _draw_row(row: MenuRow, width: float) -> bool:
     side_text = row.reason or row.keys
     right = draw_words(item, side_text, ink_dim)
     x = draw_icon(item, row.icon, ink_dim)
-    title = fitted(row.title, right - x)
-    y = round(item.middle[1] - imgui.get_text_line_height() / 2)
-    draw = imgui.get_window_draw_list()
-    lettering.write(draw, round(x), y, theme.u32(ink), title)
+    write(row.title, x, item.middle[1], ink, right - x)
     if row.tip and (is_focused or imgui.is_item_hovered(_TIP_FLAGS)):
         _draw_tip(row, item)
     return item.pressed and enabled

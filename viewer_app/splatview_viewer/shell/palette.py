@@ -13,7 +13,7 @@ from splatview_viewer.shell.menu import draw_chosen, draw_icon, draw_words
 from splatview_viewer.shell.palette_items import NOT_NOW, Match, PaletteItem
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.text_field import text_field
-from splatview_viewer.ui.widgets import fitted
+from splatview_viewer.ui.words import write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -290,13 +290,13 @@ class Palette:
         with theme.font_size(theme.SMALL_SIZE):
             count = f"{len(self.matches):,} of {self.total:,}"
             start = corner.x + width - 10 * scale - lettering.measure(count).x
-            _write(count, start, middle, theme.DIM)
+            write(count, start, middle, theme.DIM)
             for cap, does in caps:
                 extent = lettering.measure(cap + does).x + 36 * scale
                 if x + extent > start:
                     return
                 x = draw_cap(cap, x, middle, theme.DIM) + 8 * scale
-                x = _write(does, x, middle, theme.DIM) + 16 * scale
+                x = write(does, x, middle, theme.DIM) + 16 * scale
 
     def chosen_item(self) -> PaletteItem | None:
         """Return what Enter would do."""
@@ -363,7 +363,7 @@ def _draw_group(name: str) -> None:
     corner = imgui.get_cursor_screen_pos()
     imgui.dummy(ImVec2(1, _GROUP_HEIGHT * scale))
     with theme.font_size(theme.SMALL_SIZE):
-        _write(name, corner.x + 10 * scale, corner.y + 18 * scale, theme.DIM)
+        write(name, corner.x + 10 * scale, corner.y + 18 * scale, theme.DIM)
 
 
 def _write_title(
@@ -374,27 +374,17 @@ def _write_title(
     is_bold = match.item.shown_group != NOT_NOW
     is_wide = lettering.measure(title).x > right - x
     if not match.bold or not is_bold or is_wide or not lettering.is_plain(title):
-        _write(fitted(title, right - x), x, middle, ink)
+        write(title, x, middle, ink, right - x)
         return
     draw = imgui.get_window_draw_list()
     draw.push_clip_rect(ImVec2(x, middle - 100), ImVec2(right, middle + 100), True)
     done = 0
     for start, end in (*match.bold, (len(title), len(title))):
-        x = _write(title[done:start], x, middle, ink)
+        x = write(title[done:start], x, middle, ink)
         with theme.bold(theme.FONT_SIZE):
-            x = _write(title[start:end], x, middle, ink)
+            x = write(title[start:end], x, middle, ink)
         done = end
     draw.pop_clip_rect()
-
-
-def _write(text: str, x: float, middle: float, color: ImVec4) -> float:
-    """Write a text around a pixel y; return the pixel x where it ends."""
-    if not text:
-        return x
-    y = round(middle - imgui.get_text_line_height() / 2)
-    draw = imgui.get_window_draw_list()
-    lettering.write(draw, x, y, theme.u32(color), text)
-    return x + lettering.measure(text).x
 
 
 def draw_cap(keys: str, x: float, middle: float, ink: ImVec4) -> float:
@@ -406,7 +396,7 @@ def draw_cap(keys: str, x: float, middle: float, ink: ImVec4) -> float:
     high = ImVec2(round(x + width), round(middle + half))
     draw = imgui.get_window_draw_list()
     draw.add_rect_filled(low, high, theme.u32(theme.FIELD), 3 * scale)
-    _write(keys, round(x + 6 * scale), middle, ink)
+    write(keys, round(x + 6 * scale), middle, ink)
     return x + width
 
 
@@ -417,7 +407,7 @@ def _draw_cap_at_right(row_item: controls.Item, keys: str, ink: ImVec4) -> float
         width = lettering.measure(keys).x + 12 * scale
         x = row_item.x + row_item.width - 10 * scale - width
         if ink is theme.ON_CHOSEN:
-            _write(keys, round(x + 6 * scale), row_item.middle[1], ink)
+            write(keys, round(x + 6 * scale), row_item.middle[1], ink)
         else:
             draw_cap(keys, x, row_item.middle[1], ink)
     return x - 10 * scale

@@ -22,6 +22,7 @@ from splatview_viewer.shell.menu import (
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.widgets import fitted
+from splatview_viewer.ui.words import write_right
 from splatview_viewer.workspace.feature import PaneNote
 
 if TYPE_CHECKING:
@@ -237,9 +238,7 @@ def _draw_phrases(phrases: list[str], left: float, right: float, middle: float) 
             width = lettering.measure(text).x
             if left + width > right:
                 continue
-            draw = imgui.get_window_draw_list()
-            y = round(middle - imgui.get_text_line_height() / 2)
-            lettering.write(draw, round(right - width), y, theme.u32(theme.DIM), text)
+            write_right(text, right, middle, theme.DIM)
             return
 
 

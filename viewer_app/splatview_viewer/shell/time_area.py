@@ -19,6 +19,7 @@ from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.tracks import Track
 from splatview_viewer.ui.widgets import fitted, pointer
+from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,10 +166,9 @@ class _LaneArea:
         caption = lane.caption or lane.empty_text
         width = self.rect.width / 2 - (left - self.rect.x) - 40 * self.scale
         with theme.font_size(theme.SMALL_SIZE):
-            text = fitted(f"{lane.name}: {caption}", max(width, 1))
-            top = item.middle[1] - imgui.get_text_line_height() / 2
-            x = round(left + 4 * self.scale)
-            lettering.write(draw, x, round(top), theme.u32(theme.DIM), text)
+            text = f"{lane.name}: {caption}"
+            x = left + 4 * self.scale
+            write(text, x, item.middle[1], theme.DIM, max(width, 1))
         if item.pressed:
             self.user.do(self.user.fold_time)
 
@@ -303,9 +303,7 @@ class _LaneArea:
         if is_chosen:
             font = theme.bold()
         with font:
-            top = middle - imgui.get_text_line_height() / 2
-            x = round(item.x + 34 * scale)
-            lettering.write(draw, x, round(top), theme.u32(ink), lane.name)
+            write(lane.name, item.x + 34 * scale, middle, ink)
 
     def _draw_track(self, lane: Lane, rect: Rect) -> bool:
         """Draw the track of a lane, which is the chosen one once it is touched."""
@@ -329,10 +327,7 @@ class _LaneArea:
             return
         with theme.font_size(theme.SMALL_SIZE):
             text = fitted(lane.caption, right - left)
-            x = round(right - lettering.measure(text).x)
-            y = round(middle - imgui.get_text_line_height() / 2)
-            draw = imgui.get_window_draw_list()
-            lettering.write(draw, x, y, theme.u32(theme.DIM), text)
+            write_right(text, right, middle, theme.DIM)
 
     def _draw_button(
         self,
@@ -360,10 +355,7 @@ class _LaneArea:
         x = item.x + max((item.width - sign_width - text_width) / 2, 2 * scale)
         middle = item.middle[1]
         _draw_button_sign(button, x, middle)
-        top = round(middle - imgui.get_text_line_height() / 2)
-        left = round(x + sign_width - 2 * scale)
-        draw = imgui.get_window_draw_list()
-        lettering.write(draw, left, top, theme.u32(_ink(enabled)), button.text)
+        write(button.text, x + sign_width - 2 * scale, middle, _ink(enabled))
         controls.tip(button.reason or button.tip)
         if item.pressed and enabled:
             self.user.interface.state.lane = lane.name
