@@ -25,6 +25,7 @@ from splatview_viewer.kinds.scalars.view import ScalarsData
 from splatview_viewer.shell.menu import MenuRow, draw_menu, open_on_item
 from splatview_viewer.shell.runs import told_slot
 from splatview_viewer.ui import controls, focus, theme
+from splatview_viewer.ui.sides import draw_badge
 from splatview_viewer.ui.widgets import wrapped
 from splatview_viewer.ui.words import write, write_right
 
@@ -192,8 +193,7 @@ def _draw_readings(readings: Readings) -> None:
         middle += _READING_HEIGHT * scale
         x = corner.x
         if reading.badge:
-            color = theme.run_color("AB".index(reading.badge))
-            controls.badge(reading.badge, color, (x, middle - 9 * scale))
+            draw_badge(reading.badge, x, middle)
             x += 26 * scale
         with theme.bold():
             left = write_right(reading.value, right, middle, theme.TEXT)

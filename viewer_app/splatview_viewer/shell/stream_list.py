@@ -31,6 +31,7 @@ from splatview_viewer.shell.stream_menus import (
 )
 from splatview_viewer.shell.stream_texts import fact_of, letters_of, tip_of
 from splatview_viewer.ui import controls, icons, theme
+from splatview_viewer.ui.sides import draw_badge
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def _draw_head(
     x += 20 * scale
     hidden = [letters[entry.key] for entry in group.entries if entry.key in letters]
     if is_folded and hidden:
-        _draw_badge(hidden[0], x, middle)
+        draw_badge(hidden[0], x, middle)
         x += 26 * scale
     else:
         _draw_group_sign(group, state, x, middle)
@@ -403,7 +404,7 @@ def _draw_sign(item: controls.Item, entry: Entry, letter: str, ink: ImVec4) -> f
     scale = theme.scale()
     x = item.x + 10 * scale
     if letter:
-        _draw_badge(letter, x - scale, item.middle[1])
+        draw_badge(letter, x - scale, item.middle[1])
     else:
         icon = icons.of_kind(entry.kind)
         color = ink
@@ -413,11 +414,6 @@ def _draw_sign(item: controls.Item, entry: Entry, letter: str, ink: ImVec4) -> f
         center = (x + 8 * scale, item.middle[1])
         icons.draw(imgui.get_window_draw_list(), icon, center, color, icons.SIZE)
     return x + 26 * scale
-
-
-def _draw_badge(letter: str, x: float, middle: float) -> None:
-    color = theme.run_color("AB".index(letter))
-    controls.badge(letter, color, (x, middle - 9 * theme.scale()))
 
 
 def _draw_more(

@@ -21,6 +21,7 @@ from splatview_viewer.shell.menu import (
 )
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.sides import draw_badge
 from splatview_viewer.ui.widgets import fitted
 from splatview_viewer.ui.words import write_right
 from splatview_viewer.workspace.feature import PaneNote
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 _TIP = "Double click: this one alone, and back. Right click: the menu of the pane."
 _BUTTON = 24.0
 _BUTTON_GAP = 8.0
-_BADGES = "AB"
 _FACT_WIDTH = 180.0
 """Points that a title leaves to facts, of a strip that is wide."""
 _NAME_WIDTH = 110.0
@@ -128,8 +128,7 @@ def _draw_sign(
     """Draw a badge or the icon of a kind; return the pixel x after it."""
     x = viewport.head.x + 12 * scale
     if note.badge:
-        color = theme.run_color(_BADGES.index(note.badge))
-        controls.badge(note.badge, color, (x, middle - 9 * scale))
+        draw_badge(note.badge, x, middle)
         return x + 26 * scale
     kind = "gaussians"
     if viewport.entry is not None:

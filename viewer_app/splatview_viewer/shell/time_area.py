@@ -17,6 +17,7 @@ from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import told_entry
 from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.boards import board
+from splatview_viewer.ui.sides import draw_badge
 from splatview_viewer.ui.tracks import Track
 from splatview_viewer.ui.widgets import fitted, pointer
 from splatview_viewer.ui.words import write, write_right
@@ -291,8 +292,7 @@ class _LaneArea:
             draw.add_rect_filled(item.low, item.high, theme.u32(ground), rounding)
         middle = item.middle[1]
         if lane.icon in ("A", "B"):
-            color = theme.run_color("AB".index(lane.icon))
-            controls.badge(lane.icon, color, (item.x + 8 * scale, middle - 9 * scale))
+            draw_badge(lane.icon, item.x + 8 * scale, middle)
         else:
             icons.draw(
                 draw, lane.icon, (item.x + 18 * scale, middle), ink, icons.TEXT_SIZE

@@ -1,4 +1,4 @@
-"""The two sides of a comparison, A and B, as rows of the panel."""
+"""The two sides of a comparison, A and B: their badges, and rows of the panel."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ _BADGE_COLUMN = 30.0
 """Points from the left of a badge to the list beside it."""
 _SWAP_GAP = 2.0
 """Points from the lists to the button at their right that swaps both sides."""
+
+
+def draw_badge(letter: str, x: float, middle: float) -> None:
+    """Draw the badge of a side, "A" or "B", from a pixel x on, around a pixel y."""
+    color = theme.run_color("AB".index(letter))
+    half = controls.BADGE_SIDE / 2 * theme.scale()
+    controls.badge(letter, color, (x, middle - half))
 
 
 def draw_side(letter: str, index: int, key: str, options: dict[str, str]) -> str:
