@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue, Deferred, ViewportLike
+    from splatview_viewer.workspace.slot import Slot
 
 _UPKEEP_PERIOD_S = 0.1
 """The most seconds between two looks at the whole list while the pointer moves."""
@@ -53,8 +54,6 @@ class Pump:
         they have to be matched."""
         self._chosen_of: dict[ViewportLike, tuple[int, str | None]] = {}
         """The list and the entry of each viewport when one was chosen for it last."""
-        self.refreshed = 0
-        """Number of times that an entry was brought up to date."""
 
     def poll(self, now: float, only_moves: bool = False) -> bool:
         """Bring entries and views up to date; return whether there is news to draw.
@@ -123,25 +122,28 @@ class Pump:
         active_runs = catalogue.activity.take_in(runs, time.time())
         has_changed = False
         for slot in list(catalogue.slots.values()):
-            if slot.source.rests:
-                stream = slot.source.stream
-                if active_runs and stream is not None and stream.run in active_runs:
-                    catalogue.activity.write_into(slot)
-                continue
-            self.refreshed += 1
-            entry = slot.entry
-            previous_text = _list_text(entry)
-            previous_rate = publishing_text(entry.rate_hz)
-            previous_progress = entry.progress
-            with catalogue.guard(slot):
-                slot.source.refresh(entry, now)
+            stream = slot.source.stream
+            if not slot.source.rests:
+                has_changed |= self._refresh(slot, now)
+            elif active_runs and stream is not None and stream.run in active_runs:
                 catalogue.activity.write_into(slot)
-            has_changed |= _list_text(entry) != previous_text
-            catalogue.rate_changes += publishing_text(entry.rate_hz) != previous_rate
-            if entry.progress != previous_progress:
-                catalogue.mark()
         if has_changed:
             catalogue.list_changed()
+
+    def _refresh(self, slot: Slot, now: float) -> bool:
+        """Update an entry from its source; return whether the list looks different."""
+        catalogue = self._catalogue
+        entry = slot.entry
+        previous_text = _list_text(entry)
+        previous_rate = publishing_text(entry.rate_hz)
+        previous_progress = entry.progress
+        with catalogue.guard(slot):
+            slot.source.refresh(entry, now)
+            catalogue.activity.write_into(slot)
+        catalogue.rate_changes += publishing_text(entry.rate_hz) != previous_rate
+        if entry.progress != previous_progress:
+            catalogue.mark()
+        return _list_text(entry) != previous_text
 
     def _choose_entries(self) -> None:
         """Have viewports choose anew where the list or what they show has changed."""
