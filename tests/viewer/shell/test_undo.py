@@ -71,8 +71,8 @@ def drag(viewer: Viewer, dx: float) -> None:
 
 
 def test_nothing_can_be_undone_at_first(pictures: Viewer) -> None:
-    assert pictures.user.undo_reason() == "nothing to undo"
-    assert pictures.user.redo_reason() == "nothing to redo"
+    assert pictures.user.history.undo_reason() == "nothing to undo"
+    assert pictures.user.history.redo_reason() == "nothing to redo"
     undo(pictures)
     assert state_of(pictures) == pictures.image.state
 
@@ -87,7 +87,7 @@ def test_moves_within_a_second_are_one_step(pictures: Viewer) -> None:
     assert pictures.user.history.undo_words == "camera"
     undo(pictures)
     assert state_of(pictures) == initial
-    assert pictures.user.undo_reason() is not None
+    assert pictures.user.history.undo_reason() is not None
     redo(pictures)
     assert state_of(pictures) == moved
 
@@ -120,10 +120,10 @@ def test_change_that_no_user_made_is_no_step(pictures: Viewer) -> None:
 def test_new_change_leaves_nothing_to_redo(pictures: Viewer) -> None:
     drag(pictures, 40)
     undo(pictures)
-    assert pictures.user.redo_reason() is None
+    assert pictures.user.history.redo_reason() is None
     rest(pictures)
     drag(pictures, 20)
-    assert pictures.user.redo_reason() is not None
+    assert pictures.user.history.redo_reason() is not None
 
 
 def test_steps_are_bounded(pictures: Viewer) -> None:
@@ -156,7 +156,7 @@ def test_drag_of_a_slider_is_one_step(scene: Viewer) -> None:
     assert state_of(scene).scale != 1.0
     undo(scene)
     assert state_of(scene).scale == 1.0
-    assert scene.user.undo_reason() is not None
+    assert scene.user.history.undo_reason() is not None
 
 
 def test_flight_is_undone_to_where_it_began(scene: Viewer) -> None:
@@ -225,7 +225,7 @@ def test_refused_file_leaves_nothing_to_undo(pictures: Viewer, tmp_path: Path) -
     pictures.do(FileDrop((str(bad),)))
     pictures.until_refused()
     assert pictures.state.selected == shown_key
-    assert pictures.user.undo_reason() == "nothing to undo"
+    assert pictures.user.history.undo_reason() == "nothing to undo"
 
 
 def test_file_taken_out_of_the_list_comes_back(pictures: Viewer) -> None:

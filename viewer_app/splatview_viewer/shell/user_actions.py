@@ -232,14 +232,6 @@ class UserActions:
         self.interface.state.remember(self.catalogue.memo)
         self.mark(SETTLE)
 
-    def undo_reason(self) -> str | None:
-        """Return why nothing can be undone now; None: something can."""
-        return self.history.undo_reason()
-
-    def redo_reason(self) -> str | None:
-        """Return why nothing can be redone now; None: something can."""
-        return self.history.redo_reason()
-
     def show_streams(self) -> None:
         """List the streams in a phone's sheet."""
         self.interface.state.on_streams = True
