@@ -85,9 +85,8 @@ class Feeder:
         return False
 
     def feed_unseen(self, slot: Slot, now: float) -> None:
-        """Give a file that others are compared with to a view, though it is not shown."""
-        is_new = not slot.views and about(slot.entry.kind).fed_unseen
-        if is_new and slot.entry.is_file and slot.source.has_new_value():
+        """Give a file without views one if others are compared with such files."""
+        if about(slot.entry.kind).fed_unseen and slot.source.has_new_value():
             self._feed(slot, now)
 
     def has_new_value(self, now: float) -> bool:

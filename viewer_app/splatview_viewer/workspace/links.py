@@ -371,10 +371,8 @@ class Links:
             return False
         if feed.content is None or view is None or view.empty:
             return False
-        for viewport, slots in self._visible.items():
-            if feed.slot in slots and _draws_now(viewport.user, now):
-                return True
-        return False
+        viewports = self.viewports_of(feed.slot)
+        return any(_draws_now(viewport.user, now) for viewport in viewports)
 
     def troubles(self, slot: Slot) -> list[str]:
         """Return what publishers report to be wrong with the streams of an entry.
