@@ -103,8 +103,8 @@ class Footer:
     def _may_open(self, path: Path) -> bool:
         """Return whether a user may open a file or folder from here.
 
-        Who looks at a page sees what is below the folder that the viewer was started
-        in, and nothing else of its machine.
+        A page opens what is below the folder that the viewer was started in, and
+        nothing else of its machine.
         """
         try:
             return self._root is None or path.resolve().is_relative_to(self._root)

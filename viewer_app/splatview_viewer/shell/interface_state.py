@@ -35,7 +35,7 @@ class InterfaceState:
     on_streams: bool = False
     """True while a phone's sheet lists the streams, in place of a tab."""
     pinned: list[str] = field(default_factory=list)
-    """Keys of the streams at the top of the list, in their order."""
+    """Lasting names of the streams at the top of the list, in their order."""
     plotted: dict[str, bool] = field(default_factory=dict)
     """Whether the curves of a run are drawn beside others', by their lasting names, in
     the order in which that was chosen."""

@@ -27,7 +27,7 @@ _GAP = 10.0
 
 
 class KeySheet:
-    """Shows the list of keys as a popup while it is asked for."""
+    """Shows the list of keys as a popup while `State.help` is set."""
 
     def __init__(self) -> None:
         self._is_open = False

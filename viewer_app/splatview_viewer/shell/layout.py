@@ -26,11 +26,11 @@ _WISH = 1.25
 
 
 class Layout:
-    """One viewport at least. Those that are not seen are not brought."""
+    """The viewports of a user, one at least. Entries are read for visible ones only."""
 
     def __init__(self, user: User) -> None:
         self.active = Viewport(user)
-        """The one that the panel tells of, and that keys are for."""
+        """The one that the panel describes, and that keys are for."""
         self.all = [self.active]
         self.maximised = False
         """True while the active one is seen alone."""
@@ -56,7 +56,7 @@ class Layout:
     # -- changes -----------------------------------------------------------------------
 
     def observe(self, is_page_visible: bool) -> None:
-        """Have the entries of those that are seen brought from now on, or of none."""
+        """Have the entries of visible viewports read from now on, or of none."""
         self._is_page_visible = is_page_visible
         self._settle()
 
@@ -120,7 +120,7 @@ class Layout:
         self._user.mark(SETTLE)
 
     def _settle(self) -> None:
-        """Have those look that are seen, and no others."""
+        """Join the visible viewports to the catalogue, and no others."""
         catalogue = self._user.catalogue
         viewports = []
         if self._is_page_visible:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.user import User
 
 TOAST_S = 4.0
-"""Seconds for which something is told."""
+"""Seconds for which a message is shown."""
 _STAYS_S = 1.0
-"""Seconds that it stays once the pointer has left it."""
+"""Seconds for which it stays once the pointer has left it."""
 _MOST_LINES = 6
 _GAP = 4.0
 """Points between two messages, and below the last one."""

@@ -195,7 +195,7 @@ class User(UserActions):
                 self.mark_interface()
 
     def _hide(self) -> None:
-        """Note that the screen is not seen: nothing that happens there is told."""
+        """Release what is down on a hidden screen: its end will not be reported."""
         self.let_go()
         if self._far:
             for viewport in self.layout:
