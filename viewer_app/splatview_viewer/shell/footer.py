@@ -135,7 +135,7 @@ class Footer:
         self._fault = ""
         self._listed_files = ()
         if self._may_open(folder):
-            wake = partial(user.do, user.mark_interface, 2)
+            wake = partial(user.catalogue.do, user.mark_interface, 2)
             self._listing = list_later(folder, wake)
 
     # -- the row -----------------------------------------------------------------------
