@@ -120,7 +120,9 @@ def seen_part(viewport: Viewport) -> Rect:
 
 
 @contextmanager
-def dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
+def dark_card(
+    name: str, viewport: Viewport, rect: Rect, *, ground: ImVec4 = theme.CARD
+) -> Iterator[bool]:
     """Open a dark card over a picture, the same in both themes.
 
     Yields False if nothing of it can be seen.
@@ -133,7 +135,7 @@ def dark_card(name: str, viewport: Viewport, rect: Rect) -> Iterator[bool]:
             imgui.get_window_draw_list().add_rect_filled(
                 ImVec2(rect.x, rect.y),
                 high,
-                theme.u32(theme.CARD),
+                theme.u32(ground),
                 6 * theme.scale(),
             )
         yield opened
@@ -152,9 +154,7 @@ def draw_empty(user: User, viewport: Viewport, scale: float) -> None:
     x = round(picture.x + (picture.width - width) / 2)
     y = round(picture.y + max((picture.height - height) / 2, 0))
     rect = Rect(x, y, round(width), round(height))
-    viewport.cards.append(rect)
-    index = user.layout.all.index(viewport)
-    with board(f"empty {index}", rect, color=_CLEAR) as opened:
+    with dark_card("empty", viewport, rect, ground=_CLEAR) as opened:
         if opened:
             _draw_empty(user, rect, scale)
 
