@@ -12,7 +12,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.shell.commands import COMMANDS
-from splatview_viewer.shell.palette import draw_cap
+from splatview_viewer.shell.palette import cap_width, draw_cap
 from splatview_viewer.ui import lettering, theme
 from splatview_viewer.ui.boards import SHOWING_FLAGS
 
@@ -28,6 +28,7 @@ _HEAD = 30.0
 _AFTER = 12.0
 _PAD = 24.0
 _KEYS_GAP = 16.0
+_CAP_GAP = 6.0
 _COLUMN_GAP = 40.0
 _MOST_COLUMNS = 4
 _LEAST_SCALE = 0.5
@@ -203,7 +204,7 @@ def _widths(column: Sequence[KeyGroup], scale: float) -> tuple[float, float]:
 
 def _cap_widths(line: KeyHelp, scale: float) -> list[float]:
     caps = caps_of(line)
-    return [lettering.measure(cap).x + 18 * scale for cap in caps]
+    return [cap_width(cap) + _CAP_GAP * scale for cap in caps]
 
 
 def _draw_columns(chosen_try: _Try, scale: float) -> None:
@@ -247,7 +248,7 @@ def _draw_group(
             middle = y + (_ROW * scale) / 2 - 4 * scale
             cap_x = x
             for cap in caps_of(line):
-                cap_x = draw_cap(cap, cap_x, middle, theme.TEXT) + 6 * scale
+                cap_x = draw_cap(cap, cap_x, middle, theme.TEXT) + _CAP_GAP * scale
             start = round(x + keys + _KEYS_GAP * scale)
             ink = theme.u32(theme.DIM)
             lettering.write(draw, start, round(middle - half), ink, line.does)

@@ -8,7 +8,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.key_list import caps_of, group_lines
-from splatview_viewer.shell.palette import draw_cap
+from splatview_viewer.shell.palette import cap_width, draw_cap
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import wrapped
 
@@ -84,8 +84,7 @@ def _draw_line(line: KeyHelp) -> None:
         x = corner.x
         middle = corner.y + _CAP_ROW / 2 * scale
         for cap in caps_of(line):
-            width = imgui.calc_text_size(cap).x + 12 * scale
-            if x > corner.x and x + width > right:
+            if x > corner.x and x + cap_width(cap) > right:
                 x = corner.x
                 middle += _CAP_ROW * scale
             x = draw_cap(cap, x, middle, theme.TEXT) + 6 * scale

@@ -387,10 +387,15 @@ def _write_title(
     draw.pop_clip_rect()
 
 
+def cap_width(keys: str) -> float:
+    """Return the pixels across a cap with the name of keys, in the font in use."""
+    return lettering.measure(keys).x + 12 * theme.scale()
+
+
 def draw_cap(keys: str, x: float, middle: float, ink: ImVec4) -> float:
     """Draw the name of keys on a cap, in the font in use; return where it ends."""
     scale = theme.scale()
-    width = lettering.measure(keys).x + 12 * scale
+    width = cap_width(keys)
     half = imgui.get_text_line_height() / 2 + scale
     low = ImVec2(round(x), round(middle - half))
     high = ImVec2(round(x + width), round(middle + half))
@@ -404,7 +409,7 @@ def _draw_cap_at_right(row_item: controls.Item, keys: str, ink: ImVec4) -> float
     """Draw keys at the right of a row; return where the title has to end."""
     scale = theme.scale()
     with theme.font_size(theme.SMALL_SIZE):
-        width = lettering.measure(keys).x + 12 * scale
+        width = cap_width(keys)
         x = row_item.x + row_item.width - 10 * scale - width
         if ink is theme.ON_CHOSEN:
             write(keys, round(x + 6 * scale), row_item.middle[1], ink)
