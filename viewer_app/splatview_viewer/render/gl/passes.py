@@ -21,7 +21,7 @@ from splatview_viewer.core.errors import RendererError, telling
 from splatview_viewer.gpu.steps import run_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from splatview_viewer.gpu.steps import Steps
     from splatview_viewer.render.base import PaintFacts, RenderOptions
@@ -243,7 +243,10 @@ class Channels(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Sizes of the parts of a picture that a software rasteriser draws in a moment."""
+    """Sizes of the parts that are drawn in one step.
+
+    The defaults are what a software rasteriser draws in a moment.
+    """
 
     gaussians: int = 1 << 15
     """That are projected at once."""
@@ -253,6 +256,27 @@ class Parts(NamedTuple):
     """That are brought together at once."""
     texels: int = 1 << 19
     """Of textures that are written at once."""
+
+
+_MOST = 1 << 40
+"""More than there ever is."""
+WHOLE = Parts(gaussians=_MOST, entries=_MOST, pixels=_MOST, texels=_MOST)
+"""All in one step."""
+
+
+def row_bands(rows: int, width: int, size: int) -> Iterator[tuple[int, int]]:
+    """Divide the rows of a texture into bands of a size.
+
+    Yields the first row and the number of rows of each.
+
+    Args:
+        rows: the number of rows.
+        width: texels of a row.
+        size: texels of a band; it has one row at least.
+    """
+    step = max(size // width, 1)
+    for first in range(0, rows, step):
+        yield first, min(step, rows - first)
 
 
 class Compositor:
@@ -270,15 +294,13 @@ class Compositor:
         """Make room for a picture of `size` pixels, before its projection."""
         raise NotImplementedError
 
-    def steps(
-        self, visible: int, near: float, part_sizes: Parts | None
-    ) -> Steps[Channels]:
+    def steps(self, visible: int, near: float, part_sizes: Parts) -> Steps[Channels]:
         """Return the steps that composite the first `visible` projections.
 
         Args:
             visible: Gaussians that are drawn.
             near: the camera's.
-            part_sizes: sizes of what is drawn in one step; None: as much as there is.
+            part_sizes: sizes of what is drawn in one step.
         """
         raise NotImplementedError
 
@@ -336,19 +358,19 @@ class ArrayTextures:
             capacity: the minimum of texels that the texture has room for; it has room
                 for N anyway.
         """
-        run_at_once(self.write_steps(name, array, width, None, capacity))
+        run_at_once(self.write_steps(name, array, width, WHOLE, capacity))
 
     def write_steps(
         self,
         name: str,
         array: np.ndarray,
         width: int,
-        part_sizes: Parts | None,
+        part_sizes: Parts,
         capacity: int = 1,
     ) -> Steps[None]:
         """Return the steps that write an array into a texture, as `write`.
 
-        part_sizes: sizes of what is written in one step; None: all.
+        part_sizes: sizes of what is written in one step.
         """
         count, components = array.shape
         height = max(ceil_div(max(count, capacity), width), 1)
@@ -356,13 +378,9 @@ class ArrayTextures:
         texture = self._reserve(name, (width, height), components, dtype)
         array = np.ascontiguousarray(array)
         rows, columns = divmod(count, width)
-        part_rows = max(rows, 1)
-        if part_sizes is not None:
-            part_rows = max(part_sizes.texels // width, 1)
-        for first in range(0, rows, part_rows):
-            end = min(first + part_rows, rows)
-            full_rows = array[first * width : end * width]
-            viewport = (0, first, width, end - first)
+        for first, band_rows in row_bands(rows, width, part_sizes.texels):
+            full_rows = array[first * width : (first + band_rows) * width]
+            viewport = (0, first, width, band_rows)
             texture.write(full_rows, viewport=viewport, alignment=4)
             yield None
         if columns:

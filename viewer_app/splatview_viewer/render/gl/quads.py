@@ -76,9 +76,7 @@ class QuadCompositor(Compositor):
         if self._target is None:
             self._target = BlendTarget(self._ctx, size, options.depth)
 
-    def steps(
-        self, visible: int, near: float, part_sizes: Parts | None
-    ) -> Steps[Channels]:
+    def steps(self, visible: int, near: float, part_sizes: Parts) -> Steps[Channels]:
         """Return the one step that composites the first `visible` projections.
 
         A graphics card draws beside the program, so that parts would gain nothing.

@@ -35,9 +35,11 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gl.passes import (
+    WHOLE,
     ArrayTextures,
     Parts,
     read_texels,
+    row_bands,
     stable_order,
     texture_source,
 )
@@ -221,14 +223,14 @@ class GlRenderer(Renderer):
             RendererError: it exceeds the texture size limit.
         """
         self._take(scene.to_host(ready))
-        run_at_once(self._read(None))
+        run_at_once(self._read(WHOLE))
 
     def load_kept(
         self, scene: GaussianScene, ready: Callable[[int], None] | None = None
     ) -> None:
         self._take(scene.to_host(ready))
         if not self.draws_in_steps:
-            run_at_once(self._read(None))
+            run_at_once(self._read(WHOLE))
 
     def _take(self, scene: GaussianScene) -> None:
         """Take over a scene that is read next."""
@@ -237,7 +239,7 @@ class GlRenderer(Renderer):
         self._unread = scene
         self._scene = None
 
-    def _read(self, part_sizes: Parts | None) -> Steps[None]:
+    def _read(self, part_sizes: Parts) -> Steps[None]:
         """Return the steps that activate and upload the scene that is not read yet."""
         scene = self._unread
         if scene is None:
@@ -306,7 +308,7 @@ class GlRenderer(Renderer):
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
         self._check(camera, self._limit)
-        return run_at_once(self._draw(camera, options, None))
+        return run_at_once(self._draw(camera, options, WHOLE))
 
     @property
     def draws_in_steps(self) -> bool:  # type: ignore[override]
@@ -320,9 +322,9 @@ class GlRenderer(Renderer):
         return self._draw(camera, options, Parts())
 
     def _draw(
-        self, camera: Camera, options: RenderOptions, part_sizes: Parts | None
+        self, camera: Camera, options: RenderOptions, part_sizes: Parts
     ) -> Steps[GlPicture]:
-        """Return the steps of a picture, of these parts or of one."""
+        """Return the steps of a picture, each of a part of these sizes."""
         compositor = self._compositor
         try:
             yield from self._read(part_sizes)
@@ -401,15 +403,13 @@ class GlRenderer(Renderer):
         camera: Camera,
         options: RenderOptions,
         visible: int,
-        part_sizes: Parts | None,
+        part_sizes: Parts,
     ) -> Steps[None]:
         """Project the first `visible` Gaussians of the order into float textures."""
-        all_rows = ceil_div(visible, self._columns)
-        rows = max(all_rows, 1)
-        if part_sizes is not None:
-            rows = max(part_sizes.gaussians // self._columns, 1)
-        for first in range(0, all_rows, rows):
-            area = (0, first, self._columns, min(rows, all_rows - first))
+        rows = ceil_div(visible, self._columns)
+        bands = row_bands(rows, self._columns, part_sizes.gaussians)
+        for first, band_rows in bands:
+            area = (0, first, self._columns, band_rows)
             self._project_area(camera, options, visible, area)
             yield None
 

@@ -32,6 +32,7 @@ from splatview_viewer.render.gl.passes import (
     Pass,
     PassVariants,
     RenderTarget,
+    row_bands,
 )
 from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
 
@@ -94,20 +95,12 @@ class _Targets:
         Tiles lie eight in a column, as many columns as can be, and then from the left
         again (walk.frag).
         """
-        return self._find((channel, slot), self._walked_size, **_PART_FORMATS)
-
-    @property
-    def _walked_size(self) -> Size:
-        """Width and height of the outputs of a walk."""
         across, down = self.grid
         columns = ceil_div(across * down, 8)
         max_columns = 1 << self.slot_bits
         width = min(columns, max_columns) * _OUTPUTS_X
-        return width, ceil_div(columns, max_columns) * _OUTPUTS_Y
-
-    def walked_area(self) -> Area:
-        """Return all of the outputs of a walk."""
-        return (0, 0, *self._walked_size)
+        height = ceil_div(columns, max_columns) * _OUTPUTS_Y
+        return self._find((channel, slot), (width, height), **_PART_FORMATS)
 
     def walked_areas(self, ranges: np.ndarray, entries: int) -> Iterator[Area]:
         """Return parts of the outputs of a walk that take about as long each.
@@ -228,9 +221,7 @@ class TileCompositor(Compositor):
         self._paint = PAINTS[options.paint]
         self._is_nearest = self._paint.composition == "nearest"
 
-    def steps(
-        self, visible: int, near: float, part_sizes: Parts | None
-    ) -> Steps[Channels]:
+    def steps(self, visible: int, near: float, part_sizes: Parts) -> Steps[Channels]:
         self._near = near
         self.thinned = ""
         channels: list[Channel] = ["color"]
@@ -285,7 +276,7 @@ class TileCompositor(Compositor):
         return boxes[:visible]
 
     def _walk_chunks(
-        self, boxes: np.ndarray, channels: list[Channel], part_sizes: Parts | None
+        self, boxes: np.ndarray, channels: list[Channel], part_sizes: Parts
     ) -> Steps[int | None]:
         """Walk along the lists of all chunks.
 
@@ -303,11 +294,7 @@ class TileCompositor(Compositor):
                 break
             self._lists.write(lists)
             next_slot = 0 if slot is None else 1 - slot
-            areas = [self._targets.walked_area()]
-            if part_sizes is not None:
-                areas = list(
-                    self._targets.walked_areas(lists.ranges, part_sizes.entries)
-                )
+            areas = list(self._targets.walked_areas(lists.ranges, part_sizes.entries))
             # Depth takes a walk of its own: there are not more than eight outputs.
             for channel in channels:
                 for area in areas:
@@ -392,7 +379,7 @@ class TileCompositor(Compositor):
         return np.frombuffer(data, np.uint8).reshape(self._targets.grid[::-1]) > 0
 
     def _gather_channel(
-        self, channel: Channel, slot: int | None, part_sizes: Parts | None
+        self, channel: Channel, slot: int | None, part_sizes: Parts
     ) -> Steps[None]:
         """Bring the parts of all pixels together in the target of a channel."""
         target = self._targets.picture(channel).framebuffer
@@ -400,11 +387,8 @@ class TileCompositor(Compositor):
         if slot is None:
             target.clear()
             return
-        rows = height
-        if part_sizes is not None:
-            rows = max(part_sizes.pixels // width, 1)
-        for first in range(0, height, rows):
-            area = (0, first, width, min(rows, height - first))
+        for first, band_rows in row_bands(height, width, part_sizes.pixels):
+            area = (0, first, width, band_rows)
             self._gather_area(channel, slot, target, area)
             yield None
 
