@@ -37,6 +37,13 @@ def run_at_once(steps: Steps[T]) -> T:
             reply = function()
 
 
+def _run_timed(function: Callable[[], T], job: Job[Any]) -> tuple[T, float]:
+    """Call a function as a job; return its result, and the milliseconds it took."""
+    started_at = time.perf_counter()
+    value = function()
+    return value, (time.perf_counter() - started_at) * 1e3
+
+
 class SteppedWork(Generic[T]):
     """One work that goes on in the turns of the loop. `StepQueue.start` makes it."""
 
@@ -47,8 +54,8 @@ class SteppedWork(Generic[T]):
         """Milliseconds of work until now, in all threads."""
         self._steps = steps
         self._queue = queue
-        self._job: Job[Any] | None = None
-        """What another thread does for it."""
+        self._job: Job[tuple[Any, float]] | None = None
+        """What another thread does for it; the result, and its milliseconds."""
         self._value: T | None = None
         self._error: Exception | None = None
 
@@ -65,8 +72,9 @@ class SteppedWork(Generic[T]):
         try:
             reply = None
             if self._job is not None:
-                reply = self._job.result()
+                reply, job_ms = self._job.result()
                 self._job = None
+                self.ms += job_ms
             function = self._steps.send(reply)
         except StopIteration as stop:
             self._value = stop.value
@@ -76,16 +84,9 @@ class SteppedWork(Generic[T]):
             self.is_done = True
         else:
             if function is not None:
-                self._job = self._queue.submit(partial(self._run, function))
+                self._job = self._queue.submit(partial(_run_timed, function))
         self._queue.ctx.finish()
         self.ms += (time.perf_counter() - started_at) * 1e3
-
-    def _run(self, function: Callable[[], Any], job: Job[Any]) -> Any:
-        """Call a function in another thread."""
-        started_at = time.perf_counter()
-        value = function()
-        self.ms += (time.perf_counter() - started_at) * 1e3
-        return value
 
     def result(self) -> T:
         """Return its result, or raise what it raised; it is done then."""
