@@ -150,7 +150,7 @@ def _pack(scene: GaussianScene, selection: Selection | None) -> _PackedScene:
     selected = None
     if selection is not None:
         # Selected here, where the arrays are at hand.
-        selected = _SelectionFlags(selection, flags(active, selection).numpy())
+        selected = _select(active, selection)
     return _PackedScene(
         gaussians=packed.reshape(-1, 4),
         coefficients=shN.reshape(-1, 3),
@@ -161,6 +161,11 @@ def _pack(scene: GaussianScene, selection: Selection | None) -> _PackedScene:
         left_out=left_out,
         flags=selected,
     )
+
+
+def _select(scene: GaussianScene, selection: Selection) -> _SelectionFlags:
+    """Return the flags of a selection of an activated scene; from any thread."""
+    return _SelectionFlags(selection, flags(scene, selection).numpy())
 
 
 class GlRenderer(Renderer):
@@ -331,7 +336,7 @@ class GlRenderer(Renderer):
             compositor.begin((camera.width, camera.height), options)
             visible = 0
             if len(self._means):
-                selected = self._selected(options.selection)
+                selected = yield from self._selected(options.selection)
                 entries = yield partial(self._sort, self._means, camera, selected)
                 visible = len(entries)
                 count = len(self._means)
@@ -359,19 +364,16 @@ class GlRenderer(Renderer):
         self._unread = None
         self._flags = None
 
-    def _select(self, scene: GaussianScene, selection: Selection) -> np.ndarray:
-        """Return the flags of a selection, and keep them."""
-        self._flags = _SelectionFlags(selection, flags(scene, selection).numpy())
-        return self._flags.flags
-
-    def _selected(self, selection: Selection) -> np.ndarray | None:
-        """Return the flags of a selection; None if it is everything."""
+    def _selected(self, selection: Selection) -> Steps[np.ndarray | None]:
+        """Return the steps that find a selection's flags; None if it is everything."""
         if selection == EVERYTHING:
             self._flags = None
             return None
-        if self._flags is not None and self._flags.selection == selection:
-            return self._flags.flags
-        return self._select(self.scene(), selection)
+        selected = self._flags
+        if selected is None or selected.selection != selection:
+            selected = yield partial(_select, self.scene(), selection)
+            self._flags = selected
+        return selected.flags
 
     def _sort(
         self, means: np.ndarray, camera: Camera, selected: np.ndarray | None
