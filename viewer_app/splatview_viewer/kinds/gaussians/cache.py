@@ -139,7 +139,7 @@ class SceneCache:
             self.hints.hint = None
             if new.frame is not None:
                 self.hints.hint = detect_form(new.scene, new.ready)
-        # What is read in place is the trainer's to change.
+        # A trainer may change what is read in place.
         load = self.renderer.load if self.on_gpu else self.renderer.load_kept
         with self.stopwatch("load"):
             try:
@@ -277,29 +277,19 @@ class SceneCache:
             key = key._replace(camera_key=camera.key)
         if picture.source is not None and key == picture.key:
             self.stepped.give_up(picture)
-        elif in_steps and self._find_twin(key) is None:
+            return
+        twin = self._find_twin(key)
+        if twin is not None:
+            self.stepped.give_up(picture)
+            picture.become(
+                twin.source, camera, key, is_borrowed=True, movable=twin.movable
+            )
+        elif in_steps:
             self.stepped.start(picture, camera, key, size, is_passing=is_passing)
         else:
-            self._render_into(picture, camera, key)
-
-    def _render_into(
-        self, picture: ViewportPicture, camera: Camera, key: PictureKey
-    ) -> None:
-        """Have a picture become what `key` says.
-
-        It stays as it is if the scene was overwritten.
-        """
-        if len(self.pictures) > 1:
-            twin = self._find_twin(key)
-            if twin is not None:
-                picture.become(
-                    twin.source, camera, key, is_borrowed=True, movable=twin.movable
-                )
-                return
-        options = key.options
-        with self.stopwatch("render"):
-            rendered = self.render(picture, camera, options)
-        self.take_rendered(picture, camera, key, rendered)
+            with self.stopwatch("render"):
+                rendered = self.render(picture, camera, options)
+            self.take_rendered(picture, camera, key, rendered)
 
     def take_rendered(
         self,
@@ -329,7 +319,7 @@ class SceneCache:
             picture.become(
                 source, camera, key, is_borrowed=True, movable=rendered.movable
             )
-        # What is drawn in steps needs a place for the picture before once more.
+        # The picture before one that is drawn in steps is copied each time.
         if len(self.pictures) == 1 and not self.renderer.draws_in_steps:
             picture.drop_copy()
 
