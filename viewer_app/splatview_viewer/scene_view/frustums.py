@@ -166,21 +166,25 @@ class Frustums(Tool[TrainedView]):
         self.hovered = None
         self._needs_redraw = True
 
+    def choose(self, index: int) -> None:
+        """Look through the camera that the user chose, and follow no training."""
+        self.is_following = False
+        self.enter(index)
+
     def step(self, step: int) -> None:
         """Look through the next valid camera in the user's order; -1: the one before."""
         cameras = self.cameras
         index = self.through.index
         if cameras is None or index is None:
             return
-        self.is_following = False
         count = len(cameras)
         order = self.survey.order(cameras)
         rank = order.index(index)
         candidates = [order[(rank + step * i) % count] for i in range(1, count + 1)]
-        self.enter(next((i for i in candidates if cameras.is_valid[i]), index))
+        self.choose(next((i for i in candidates if cameras.is_valid[i]), index))
 
     def order_by_psnr(self, is_by_psnr: bool) -> None:
-        """Go through the cameras by PSNR from now on, which is measured if need be."""
+        """Go through the cameras by PSNR from now on, measured now if it is not known."""
         cameras = self.cameras
         self.survey.is_by_psnr = is_by_psnr
         if not is_by_psnr:
@@ -308,9 +312,8 @@ class Frustums(Tool[TrainedView]):
                 self._is_pressed = False
                 is_click = self._click.release() and event.button == "left"
                 if is_click and self._clicked is not None:
-                    self.is_following = False
                     self.view.rig.orbit.let_go()
-                    self.enter(self._clicked)
+                    self.choose(self._clicked)
                     return True
             case Pinch():
                 self._click.cancel()

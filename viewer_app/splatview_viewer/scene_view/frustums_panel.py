@@ -229,5 +229,4 @@ def _draw_index(tool: Frustums, count: int) -> None:
     is_entered, index = imgui.input_int("##camera", tool.last_index, 1, 10, flags)
     controls.tip(f"The number of a camera, 0 to {count - 1:,}, and Enter")
     if is_entered and index != tool.through.index and 0 <= index < count:
-        tool.is_following = False
-        tool.enter(index)
+        tool.choose(index)

@@ -149,5 +149,4 @@ def _draw_photo(
         draw.add_text(ImVec2(corner.x + 1, corner.y + 1), theme.u32(theme.SHADE), text)
         draw.add_text(corner, theme.u32(theme.INK), text)
     if item.pressed and not is_chosen:
-        tool.is_following = False
-        tool.enter(index)
+        tool.choose(index)

@@ -92,5 +92,4 @@ def _draw_row(tool: Frustums, cameras: CameraSet, index: int) -> None:
     text = psnr_text(tool.survey.psnrs[index]).removesuffix(" PSNR")
     write_right(text, target.x + width - 8 * scale, middle, color)
     if target.pressed and not is_chosen:
-        tool.is_following = False
-        tool.enter(index)
+        tool.choose(index)

@@ -179,9 +179,7 @@ def _leave_camera(view: GaussianView) -> None:
 
 
 def _enter_camera(index: int, view: GaussianView) -> None:
-    frustums = view.tools.of(Frustums)
-    frustums.is_following = False
-    frustums.enter(index)
+    view.tools.of(Frustums).choose(index)
 
 
 def _go_to_worst(view: GaussianView) -> None:
