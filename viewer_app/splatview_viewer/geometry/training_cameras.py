@@ -141,6 +141,15 @@ class CameraSet:
             return self.paths[index]
         return ""
 
+    @cached_property
+    def has_photos(self) -> bool:
+        """True if cameras may have photographs: in files, or from their publisher."""
+        return bool(self.photos) or any(self.paths)
+
+    def has_photo(self, index: int) -> bool:
+        """Return whether a camera may have a photograph."""
+        return bool(self.photos or self.path(index))
+
     def label(self, index: int) -> str:
         """Return a camera's name for users: its index, and its file's name if it has one."""
         name = PurePath(self.path(index)).name

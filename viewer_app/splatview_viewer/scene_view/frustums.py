@@ -205,7 +205,7 @@ class Frustums(Tool[TrainedView]):
         cameras = self.cameras
         if cameras is None:
             return "there are no training cameras"
-        if not (cameras.photos or any(cameras.paths)):
+        if not cameras.has_photos:
             return "the cameras were published without photographs"
         return None
 

@@ -172,7 +172,7 @@ def _draw_display(state: TrainingDisplay, cameras: CameraSet) -> TrainingDisplay
     state = replace(state, shown=is_shown)
     if not is_shown:
         return state
-    if cameras.photos or any(cameras.paths):
+    if cameras.has_photos:
         tip = "The cameras' photographs in their frustums"
         state = replace(state, pictures=ui.check("Photos", tip, state.pictures))
     size = ui.slider(

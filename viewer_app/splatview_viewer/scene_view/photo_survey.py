@@ -147,7 +147,7 @@ class PhotoSurvey:
         self._forget_results()
         self._waiting.clear()
         for index in range(len(cameras)):
-            if cameras.is_valid[index] and has_photo(cameras, index):
+            if cameras.is_valid[index] and cameras.has_photo(index):
                 self._waiting.append(index)
         self._total = len(self._waiting)
         self._measured_loads = self._view.data.loads
@@ -264,11 +264,6 @@ class PhotoSurvey:
     def close(self) -> None:
         """Release everything. Idempotent."""
         self.cancel()
-
-
-def has_photo(cameras: CameraSet, index: int) -> bool:
-    """Return whether a camera may have a photograph."""
-    return bool(cameras.photos or cameras.path(index))
 
 
 def _is_expected(photos: PhotoStore, index: int) -> bool:
