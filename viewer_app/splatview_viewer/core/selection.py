@@ -109,6 +109,8 @@ class Selection:
     @property
     def unmarked(self) -> Selection:
         """The same conditions, with nothing that stands out."""
+        if not self.marked:
+            return self
         return replace(self, marked=())
 
     @property

@@ -96,10 +96,7 @@ class Filter(Tool["GaussianView"]):
     @property
     def _unmarked(self) -> Selection:
         """The selection without what stands out."""
-        selection = self.view.state.selection
-        if selection is EVERYTHING:
-            return selection
-        return selection.unmarked
+        return self.view.state.selection.unmarked
 
     @property
     def known_statistics(self) -> Statistics | None:
