@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.render.base import EPS_2D
+from splatview_viewer.render.base import ALPHA_MIN, EPS_2D
 from splatview_viewer.render.hiding import Centres, LayeredLight
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.selecting import largest_scale
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
-_FAINTEST = 1 / 255
 _MIN_LIGHT = 0.5
 """Share of the light of a centre that has to reach the camera for it to be in front."""
 _DEPTH_TOLERANCE = 0.01
@@ -122,7 +121,7 @@ def _project(
     x, y = _to_pixels(camera, right, down, depth)
     # What is not a number is in no picture.
     is_drawn = (depth > camera.near) & (depth < camera.far)
-    is_drawn &= scene.opacities >= _FAINTEST
+    is_drawn &= scene.opacities >= ALPHA_MIN
     if selection != EVERYTHING:
         is_drawn &= (flags(scene, selection, first) & HIDDEN) == 0
     factor = _magnification(camera, depth)

@@ -10,6 +10,7 @@ import numpy as np
 
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
+from splatview_viewer.render.base import ALPHA_MIN
 from splatview_viewer.scene import HIDDEN, flags
 from splatview_viewer.scene.scene import HostCopy
 from splatview_viewer.scene.selecting import array_of
@@ -32,7 +33,6 @@ _SPACING = 5.0
 """Points along the side of the squares of which each has one dot, so that what is below
 them is seen."""
 _OPACITY = 0.9
-_FAINTEST = 1 / 255
 _MIN_COMPARED = 8
 """Dots from which on two versions of a scene are compared."""
 _SPREAD = np.uint32(2654435769)
@@ -247,7 +247,7 @@ def places_later(
     def compute() -> list[torch.Tensor]:
         chosen = scene[rows]
         is_drawn = (flags(chosen, selection) & HIDDEN) == 0
-        return [chosen.means, is_drawn & (chosen.opacities >= _FAINTEST)]
+        return [chosen.means, is_drawn & (chosen.opacities >= ALPHA_MIN)]
 
     copy = HostCopy(scene, compute)
 

@@ -23,7 +23,7 @@ from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
 from splatview_viewer.kinds.gaussians.select import Select
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.choose import renderer_note
 from splatview_viewer.render.picking import pick_later
 from splatview_viewer.scene import HIDDEN, flags
@@ -73,8 +73,6 @@ TOOLS: tuple[type[Tool[Any]], ...] = (
 )
 """The tools beside `PathTool` and `Navigate`, in the order in which events are offered
 to them."""
-_FAINTEST = 1 / 255
-"""Opacity below which a Gaussian is never seen."""
 _REST_S = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -314,7 +312,7 @@ class GaussianView(View[SceneCache, GaussianState]):
 
         # The coefficients of a large scene are more than half of it, and stay there.
         means, opacities, bits = HostCopy(scene, compute).arrays()
-        return means[(bits & HIDDEN == 0) & (opacities >= _FAINTEST)]
+        return means[(bits & HIDDEN == 0) & (opacities >= ALPHA_MIN)]
 
     # -- the loop ------------------------------------------------------------------
 
