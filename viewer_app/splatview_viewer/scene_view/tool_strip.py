@@ -34,11 +34,8 @@ _PHONE_EDGE = 8.0
 _PHONE_WIDTH = 44.0
 _PHONE_BUTTON = 44.0
 _PHONE_PAD = 2.0
-_PHONE_TIME = 44.0
-"""Points of a phone's time strip."""
 _PHONE_ROUNDING = 9.0
 _CLEAR = ImVec4(0, 0, 0, 0)
-_HOVERED_GROUND = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
 _CHOSEN_GROUND = ImVec4(0x28 / 255, 0x4A / 255, 0x73 / 255, 1)
 _CHOSEN_INK = ImVec4(0xEA / 255, 0xF3 / 255, 1, 1)
 _RULE_COLOR = ImVec4(0x34 / 255, 0x39 / 255, 0x43 / 255, 1)
@@ -90,7 +87,7 @@ class ToolStrip(Tool[SceneView]):
         height = round((3 * _PHONE_BUTTON + 2 * _PHONE_PAD) * scale)
         edge = round(_PHONE_EDGE * scale)
         # The time strip lies over the lower edge of the last pane.
-        needed_height = height + 3 * edge + round(_PHONE_TIME * scale)
+        needed_height = height + 3 * edge + round(theme.PHONE_TIME_HEIGHT * scale)
         if rect.height < needed_height or rect.width < 3 * width:
             return None
         x = rect.x + rect.width - width - edge
@@ -196,7 +193,7 @@ def _draw_button(
     ground = None
     if item.hovered:
         ink = theme.INK
-        ground = _HOVERED_GROUND
+        ground = theme.CARD_HOVERED
     if on:
         ink = _CHOSEN_INK
         ground = _CHOSEN_GROUND

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.ui import theme
 
 Form = Literal["desktop", "narrow", "phone"]
 
@@ -42,7 +43,6 @@ _MIN_STREAMS = 56.0
 _MIN_SECTIONS = 160.0
 """Points that the area of sections has at least, as far as the screen has them."""
 _PHONE_TOP = 48.0
-_PHONE_TIME = 44.0
 _MIN_PHONE_PANES = 132.0
 """Points of a phone's picture from which it has a time strip."""
 SHEET_PEEK = 12.0
@@ -197,7 +197,7 @@ def _place_phone(width: int, height: int, scale: float, wishes: Wishes) -> Zones
     panes = Rect(0, top_height, width, panes_height)
     time_height = 0
     if wishes.time != "none" and panes_height >= _MIN_PHONE_PANES * scale:
-        time_height = _pixels(_PHONE_TIME, scale, panes_height // 4)
+        time_height = _pixels(theme.PHONE_TIME_HEIGHT, scale, panes_height // 4)
     time = Rect(0, panes.y + panes.height - time_height, width, time_height)
     panel = Rect(0, height - sheet_height, width, sheet_height)
     handle = min(round(SHEET_PEEK * scale), sheet_height)

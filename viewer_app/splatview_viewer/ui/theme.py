@@ -30,6 +30,8 @@ LABEL_WIDTH = 100.0
 HEAD_HEIGHT = 34.0
 """Points of the head of a section."""
 BUTTON_HEIGHT = 30.0
+PHONE_TIME_HEIGHT = 44.0
+"""Points of a phone's time strip, which lies over the lower edge of the picture."""
 _TOUCH_SIZES: dict[str, tuple[float, float]] = {
     "FONT_SIZE": (FONT_SIZE, 17.0),
     "ROW_HEIGHT": (ROW_HEIGHT, 40.0),
@@ -121,8 +123,9 @@ LIVE = _rgb("5FCF8F")
 SHADE = _rgb("16181C")
 STAGE = _rgb("0E0F11")
 CARD = ImVec4(18 / 255, 20 / 255, 24 / 255, 0.9)
+CARD_HOVERED = _rgb("333842")
 """Colours over pictures, the same in both themes: text, facts, faults, marked, what is
-selected, live, around lines, around pictures, cards."""
+selected, live, around lines, around pictures, cards, hovered buttons of cards."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _THEMES = tuple(
     {name: _rgb(digits[is_light]) for name, digits in COLORS.items()}

@@ -11,6 +11,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.scene_view.frustums import Frustums
+from splatview_viewer.scene_view.lines import push_clip_rect
 from splatview_viewer.scene_view.tool import ORBIT
 from splatview_viewer.ui import boards, choices, controls, icons, lettering, theme
 from splatview_viewer.ui import widgets as ui
@@ -41,8 +42,6 @@ _DASH = (6.0, 4.0)
 _PAD = 14.0
 _BOTTOM = 14.0
 _GAP = 6.0
-_PHONE_STRIP = 44.0
-"""Points of a phone's time strip, which lies over the lower edge of the picture."""
 _BUTTONS = (
     ("hide", "Hide", 78.0),
     ("eye", "Only these", 116.0),
@@ -144,7 +143,7 @@ def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
         return None
     bottom = _BOTTOM * scale
     if around == "phone":
-        bottom += _PHONE_STRIP * scale
+        bottom += theme.PHONE_TIME_HEIGHT * scale
     bottom += view.tools.bars_height
     pixels = round(form.width * scale)
     height = round(form.height * scale)
@@ -231,7 +230,7 @@ def _draw_button(
     button = controls.item(f"{name}##chosen", *size)
     ground = ImVec4(0x28 / 255, 0x2C / 255, 0x33 / 255, 1)
     if button.hovered:
-        ground = ImVec4(0x33 / 255, 0x38 / 255, 0x42 / 255, 1)
+        ground = theme.CARD_HOVERED
     draw = imgui.get_window_draw_list()
     if text or button.hovered:
         rounding = theme.FIELD_ROUNDING * scale
@@ -261,8 +260,7 @@ def draw_region(
 ) -> None:
     """Draw the region that the pointer draws, over the picture in `rect`."""
     draw = imgui.get_background_draw_list()
-    low = ImVec2(rect.x, rect.y)
-    draw.push_clip_rect(low, ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    push_clip_rect(draw, rect)
     outline = list(points)
     if kind == "box":
         (x0, y0), (x1, y1) = points[0], points[-1]
