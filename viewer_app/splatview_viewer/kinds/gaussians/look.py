@@ -179,7 +179,10 @@ class LookTool(Tool["GaussianView"]):
 
 
 def _edited(state: GaussianState, **fields: Any) -> GaussianState:
-    """Return a state with these fields: as a rule, and then itself, it has them."""
+    """Return a state with these fields: the state itself where it has them already.
+
+    That is so in most frames, and needs no copy.
+    """
     if all(getattr(state, name) == value for name, value in fields.items()):
         return state
     return replace(state, **fields)

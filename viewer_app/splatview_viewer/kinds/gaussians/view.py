@@ -193,7 +193,10 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     @property
     def seen_show(self) -> Show:
-        """Return what the picture shows: the last choice, until the next picture is done."""
+        """The `Show` of the picture on the screen.
+
+        A `Show` that was just chosen counts once its first picture is done.
+        """
         chosen = self.state.show
         key = self.picture.key
         if key is None:
