@@ -16,9 +16,6 @@ from splatview_viewer.scene_view.psnr_meter import READ_DELAY, PsnrMeter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
-    from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.cameras.photos import PhotoStore
@@ -28,37 +25,6 @@ _MAX_DELAY = 10.0
 """Seconds after which a photograph that does not come is left out."""
 _MOST_MISSING = 3
 """Photographs in a row that do not come, after which no others are waited for."""
-
-
-class _LazyMeter:
-    """A meter that exists only while something is measured."""
-
-    def __init__(self, view: TrainedView) -> None:
-        self._view = view
-        self._meter: PsnrMeter | None = None
-        self._photo_texture: PhotoTexture | None = None
-
-    def begin(self, camera: Camera, photo: np.ndarray) -> None:
-        """Have the GPU compare the photograph of a camera with the scene."""
-        if self._meter is None:
-            self._photo_texture = PhotoTexture(self._view.data.ctx)
-            self._meter = PsnrMeter(self._view, self._photo_texture)
-        self._meter.begin(camera, photo)
-
-    def result(self) -> float | None:
-        """Return the PSNR that was found, in dB."""
-        if self._meter is None:
-            return None
-        return self._meter.result()
-
-    def close(self) -> None:
-        """Release everything. Idempotent."""
-        if self._meter is not None:
-            self._meter.close()
-        if self._photo_texture is not None:
-            self._photo_texture.close()
-        self._meter = None
-        self._photo_texture = None
 
 
 class PhotoSurvey:
@@ -86,7 +52,8 @@ class PhotoSurvey:
         """The scene (`SceneData.loads`) as it was when measuring began."""
         self._photos: tuple[int, int, tuple[str, ...]] = (0, 0, ())
         """The photographs that were measured: those of another set are others."""
-        self._meter = _LazyMeter(view)
+        self._photo_texture = PhotoTexture(view.data.ctx)
+        self._meter = PsnrMeter(view, self._photo_texture)
         self._is_measuring = False
         """The GPU compares the next camera's photograph now."""
         self._next_at = 0.0
@@ -162,7 +129,7 @@ class PhotoSurvey:
         self._waiting.clear()
         self._is_measuring = False
         self.seeks_worst = False
-        self._meter.close()
+        self._drop_pictures()
 
     def forget(self) -> None:
         """Forget what was measured: other cameras are shown."""
@@ -255,15 +222,22 @@ class PhotoSurvey:
             self._view.host.notify(f"Photographs stopped coming: {count} are measured")
         if self._waiting:
             return
-        self._meter.close()
+        self._drop_pictures()
         worst = self.worst_first
         if worst:
             text = psnr_text(self.psnrs[worst[0]])
             self._view.host.notify(f"The worst photograph: camera {worst[0]}, {text}")
 
+    def _drop_pictures(self) -> None:
+        """Release what the GPU needs only while photographs are measured."""
+        self._meter.drop()
+        self._photo_texture.drop()
+
     def close(self) -> None:
         """Release everything. Idempotent."""
         self.cancel()
+        self._meter.close()
+        self._photo_texture.close()
 
 
 def _is_expected(photos: PhotoStore, index: int) -> bool:

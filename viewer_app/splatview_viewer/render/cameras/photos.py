@@ -379,7 +379,7 @@ class PhotoTexture:
             and texture.components == channels == 3
         )
         if not can_reuse:
-            self._release()
+            self.drop()
             texture = self._ctx.texture((width, height), channels, alignment=1)
         assert texture is not None
         texture.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
@@ -443,7 +443,8 @@ class PhotoTexture:
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         show.draw_fullscreen()
 
-    def _release(self) -> None:
+    def drop(self) -> None:
+        """Release the photograph that is held. Idempotent."""
         if self._texture is not None:
             self._texture.release()
         self._texture = None
@@ -451,5 +452,5 @@ class PhotoTexture:
 
     def close(self) -> None:
         """Release everything. Idempotent."""
-        self._release()
+        self.drop()
         self._passes.release()
