@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-_EXIT_WAIT_S = 3.0
+_EXIT_WAIT_S = 10.0
 """Seconds for which the end of the program waits for a running job."""
 
 
@@ -277,7 +277,7 @@ _queues: weakref.WeakSet[JobQueue] = weakref.WeakSet()
 
 @atexit.register
 def _end_jobs() -> None:
-    """Cancel all jobs, and wait a moment for those that run.
+    """Cancel all jobs, and wait a while for those that run.
 
     A thread that the interpreter's end stops inside of C++, such as an operation of
     torch or DuckDB, would abort the program.
@@ -287,6 +287,15 @@ def _end_jobs() -> None:
         queue.close()
     for queue in queues:
         queue.wait(_EXIT_WAIT_S)
+
+
+def end_jobs_first() -> None:
+    """Have jobs end before what a package that was imported late does at the exit.
+
+    What was registered last is called first.
+    """
+    atexit.unregister(_end_jobs)
+    atexit.register(_end_jobs)
 
 
 class JobPool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 from weakref import WeakSet
 
 import numpy as np
 
+from splatview_viewer.core.jobs import end_jobs_first
 from splatview_viewer.kinds.snapshot.answers import Answers
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
@@ -31,34 +31,8 @@ if TYPE_CHECKING:
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
     from splatview_viewer.snapshot.timeline.bands import Measure
 
-_EXIT_WAIT_S = 10.0
-"""Seconds that the end of the program waits for a job, which was told to end."""
 _MAX_OOMS = 50
 DATABASE_KEY: Key = ("database",)
-
-
-def _close_all() -> None:
-    """Close all snapshots at the end of the program.
-
-    No thread may still be in compiled code when Python takes itself apart.
-    """
-    for content in list(Content._all):
-        content.close()
-    for content in list(Content._all):
-        content.wait(_EXIT_WAIT_S)
-
-
-atexit.register(_close_all)
-
-
-def _end_before_duckdb() -> None:
-    """Have snapshots be closed before DuckDB ends with the program.
-
-    What was registered last is called first, and DuckDB's own end, from which on it
-    takes no arrays, was registered when it was imported.
-    """
-    atexit.unregister(_close_all)
-    atexit.register(_close_all)
 
 
 def _argmax(values: np.ndarray) -> int:
@@ -255,5 +229,6 @@ def _open_database(
 ) -> Database:
     """Make the tables of one snapshot or of two. For the thread of a job."""
     import_duckdb()
-    _end_before_duckdb()
+    # DuckDB's own end, from which on it takes no arrays, is registered by its import.
+    end_jobs_first()
     return Database(snapshot, other_snapshot, cancelled=lambda: job.cancelled)
