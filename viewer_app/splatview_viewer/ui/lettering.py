@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,7 +28,7 @@ from splatview_viewer.ui.text_order import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from splatview_viewer.ui.fonts import Bitmap
 
@@ -246,23 +247,33 @@ def _broken(line: str, width: float, _size: float) -> tuple[str, ...]:
             longer_line = word
         current_line = longer_line
         while len(current_line) > 1 and measure(current_line).x > width:
-            count = _count_of_fitting(current_line, width)
+            count = max(_count_of_fitting(current_line, width, _beginning), 1)
             lines.append(current_line[:count])
             current_line = current_line[count:]
     return (*lines, current_line)
 
 
-def _count_of_fitting(text: str, width: float) -> int:
-    """Return how many of a text's letters fit into a width, at least one."""
-    low = 1
-    high = len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if measure(text[:middle]).x <= width:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _count_of_fitting(
+    text: str, width: float, shorten: Callable[[str, int], str]
+) -> int:
+    """Return to how many letters a text is shortened so that it fits into a width."""
+
+    def shortened_width(count: int) -> float:
+        return measure(shorten(text, count)).x
+
+    return bisect_right(range(1, len(text) + 1), width, key=shortened_width)
+
+
+def _beginning(text: str, count: int) -> str:
+    return text[:count]
+
+
+def _cut_end(text: str, count: int) -> str:
+    return text[:count].rstrip() + "…"
+
+
+def _cut_beginning(text: str, count: int) -> str:
+    return "…" + text[len(text) - count :]
 
 
 def fitted(text: str, width: float, *, tail: bool = False) -> str:
@@ -289,22 +300,12 @@ def _cut(text: str, width: float, tail: bool, _size: float) -> str:
 
     The result depends on `_size`, that of the letters, as well.
     """
-
-    def shortened(count: int) -> str:
-        if tail:
-            return "…" + text[len(text) - count :]
-        return text[:count].rstrip() + "…"
-
-    low = 0
-    high = len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if measure(shortened(middle)).x <= width:
-            low = middle
-        else:
-            high = middle - 1
-    if low:
-        return shortened(low)
+    shorten = _cut_end
+    if tail:
+        shorten = _cut_beginning
+    count = _count_of_fitting(text, width, shorten)
+    if count:
+        return shorten(text, count)
     return ""
 
 
