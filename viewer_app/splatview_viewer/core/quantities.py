@@ -178,7 +178,7 @@ def byte_ticks(low: float, high: float, count: int) -> list[Tick]:
         # Halves, quarters and eighths of a unit.
         digits = min(max(-round(math.log2(step / size)), 0), 3)
     else:
-        digits = min(max(-math.floor(math.log10(step / size) + 1e-9), 0), 3)
+        digits = min(_decimals(step / size), 3)
     ticks = []
     for value in _multiples(low, high, step):
         label = "0"
@@ -269,7 +269,7 @@ def duration_ticks(low: float, high: float, zero: float, count: int) -> list[Tic
     """
     step = max(round_up((high - low) / max(count, 1)), 1.0)
     unit, size = _duration_unit(step)
-    digits = max(0, -math.floor(math.log10(step / size) + 1e-9))
+    digits = _decimals(step / size)
     return [
         (zero + value, f"{value / size:,.{digits}f} {unit}")
         for value in _multiples(low - zero, high - zero, step)
@@ -327,9 +327,12 @@ def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 def _second_digits(step: float) -> int:
     """Return the digits of a second that tell multiples of `step` microseconds apart."""
-    if step >= 1e6:
-        return 0
-    return max(0, 6 - math.floor(math.log10(step) + 1e-9))
+    return _decimals(step / 1e6)
+
+
+def _decimals(step: float) -> int:
+    """Return the digits after the point that tell multiples of a round step apart."""
+    return max(-math.floor(math.log10(step) + 1e-9), 0)
 
 
 def _clock(time_us: float, step: float) -> str:
