@@ -51,7 +51,7 @@ def segments(
         options: maps each value to its name.
         tips: of the options.
         width: pixels; what is left of the line without.
-        reasons: why an option cannot be chosen; "" for one that can.
+        reasons: why each option cannot be chosen, "" for one that can; empty: all can.
     """
     scale = theme.scale()
     corner = imgui.get_cursor_screen_pos()

@@ -9,7 +9,7 @@ from imgui_bundle import imgui
 from splatview_viewer.ui import focus
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def drag(
@@ -53,14 +53,24 @@ def drag_all(
     Returns:
         True if one was edited, and the numbers after this frame.
     """
-    gap = imgui.get_style().item_inner_spacing.x
-    free_width = imgui.get_content_region_avail().x - gap * (len(values) - 1)
     imgui.begin_group()
-    new = []
-    for index, value in enumerate(values):
-        if index:
-            imgui.same_line(0, gap)
-        imgui.set_next_item_width(free_width / len(values))
-        new.append(drag(f"##{label} {index}", value, step, fmt))
+    new = [
+        drag(f"##{label} {index}", values[index], step, fmt)
+        for index in columns(len(values))
+    ]
     imgui.end_group()
     return new != list(values), new
+
+
+def columns(count: int) -> Iterator[int]:
+    """Divide what is left of a row evenly; yield each column's index before its field.
+
+    A field that is drawn next has the column's width.
+    """
+    gap = imgui.get_style().item_inner_spacing.x
+    free_width = imgui.get_content_region_avail().x - gap * (count - 1)
+    for index in range(count):
+        if index:
+            imgui.same_line(0, gap)
+        imgui.set_next_item_width(free_width / count)
+        yield index

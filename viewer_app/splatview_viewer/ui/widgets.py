@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.ui import choices, controls, focus, icons, lettering, theme
+from splatview_viewer.ui import (
+    choices,
+    controls,
+    drags,
+    focus,
+    icons,
+    lettering,
+    theme,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -255,17 +263,12 @@ def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[fl
     Returns:
         True if they were edited, and the numbers after this frame.
     """
-    gap = imgui.get_style().item_inner_spacing.x
     new = list(values)
-    available_width = imgui.get_content_region_avail().x
-    width = (available_width - gap * (len(new) - 1)) / len(new)
-    for i, value in enumerate(values):
-        if i:
-            imgui.same_line(0, gap)
-        imgui.set_next_item_width(width)
-        edited, typed = imgui.input_double(f"##{label} {i}", value + 0.0, format=fmt)
+    for index in drags.columns(len(new)):
+        name = f"##{label} {index}"
+        edited, typed = imgui.input_double(name, values[index] + 0.0, format=fmt)
         if edited:
-            new[i] = typed
+            new[index] = typed
     return new != list(values), new
 
 
@@ -317,7 +320,7 @@ def segments(
 ) -> T:
     """Draw a choice of few in a row; return the value after this frame.
 
-    reasons: why an option cannot be chosen; "" for one that can. None: all can.
+    reasons: why each option cannot be chosen, "" for one that can; empty: all can.
     """
     row(label)
     tips = [tip] * len(options)
