@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
@@ -18,7 +18,6 @@ from splatview_viewer.ui import icons, lettering, theme
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-T = TypeVar("T")
 _CLEAR = ImVec4(0, 0, 0, 0)
 BADGE_SIDE = 18.0
 """Points of a badge's sides."""

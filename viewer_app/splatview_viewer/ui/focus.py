@@ -115,9 +115,9 @@ class Focus:
         imgui.internal.nav_move_request_submit(
             direction, direction, _TABBING, _NO_SCROLL
         )
-        direction = -1 if request.to_last else 1
-        context.nav_tabbing_dir = direction
-        context.nav_tabbing_counter = direction
+        tab_step = -1 if request.to_last else 1
+        context.nav_tabbing_dir = tab_step
+        context.nav_tabbing_counter = tab_step
 
     def begin_board(self, name: str) -> None:
         """Note a board that is drawn."""
