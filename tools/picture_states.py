@@ -34,6 +34,7 @@ from splatview_viewer.core.events import (
     Resize,
     Text,
 )
+from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.gaussians.inspect import Inspect
@@ -133,7 +134,7 @@ def take_photos(scene: Path, folder: Path) -> None:
     renderer = Still(screen, "gaussians", "pictures", "--camera")
     value: Any = scene_in(scene)
     for index, camera in enumerate(camera_ring()):
-        options = StillOptions(PHOTO_SIZE, camera.to_json(), (0.055, 0.06, 0.068))
+        options = StillOptions(PHOTO_SIZE, camera.to_json(), BACKDROP)
         size = renderer.prepare(value, options)
         assert size is not None
         renderer.draw(size)

@@ -116,10 +116,12 @@ def started(size: tuple[int, int]) -> Iterator[Viewer]:
 
 def take_empty(folder: Path, is_wanted: Callable[[str], bool]) -> None:
     """Take the pictures of a viewer to which nothing publishes."""
+    names = [name for name in (_EMPTY, _EMPTY_LIGHT) if is_wanted(name)]
+    if not names:
+        return
     with started(DESKTOP) as viewer:
-        for name in (_EMPTY, _EMPTY_LIGHT):
-            if is_wanted(name):
-                write(viewer, folder / f"{name}.png", light=name == _EMPTY_LIGHT)
+        for name in names:
+            write(viewer, folder / f"{name}.png", light=name == _EMPTY_LIGHT)
 
 
 def take_trainings(
