@@ -13,13 +13,14 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.harness import wait_until
 from benchmarks.interface import opened, scene_file
 from splatview_viewer.app.loop import App, step
 from splatview_viewer.core.events import (
-    Key,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -126,7 +127,7 @@ class SelectingUser:
         self._rest()
 
     def drag_box(self) -> Waited:
-        self._choose_tool("b")
+        self._choose_tool("box")
         x, y = self._high
         self._push(PointerMove(*self._low), PointerPress(*self._low))
         self._push(PointerMove(x, y))
@@ -137,7 +138,7 @@ class SelectingUser:
         return self._wait_for(PointerRelease(x, y))
 
     def drag_at_once(self) -> Waited:
-        self._choose_tool("b")
+        self._choose_tool("box")
         x, y = self._high
         return self._wait_for(
             PointerMove(*self._low),
@@ -147,7 +148,7 @@ class SelectingUser:
         )
 
     def begin_brush(self) -> Waited:
-        self._choose_tool("n")
+        self._choose_tool("brush")
         x, y = self._low
         self._brush_x = x
         self._push(PointerMove(x, y))
@@ -162,10 +163,9 @@ class SelectingUser:
         self._push(PointerRelease(self._brush_x, self._low[1]))
         self._rest()
 
-    def _choose_tool(self, key: str) -> None:
-        while self._view.tools.chosen != {"b": "box", "n": "brush"}[key]:
-            self._push(Key(key))
-            self._rest()
+    def _choose_tool(self, name: str) -> None:
+        self._view.tools.choose(name)
+        self._rest()
 
     def _push(self, *events: Event) -> None:
         self._screen.push(*events)
@@ -199,9 +199,6 @@ class SelectingUser:
         return Waited(count_ms, picture_ms, cpu_ms, select.mask.count)
 
     def _take_turns(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + TIMEOUT_S
-        step(self._app)
-        while not condition():
-            step(self._app)
-            if time.monotonic() > end:
-                raise RuntimeError(f"nothing was chosen within {TIMEOUT_S:g} s")
+        take_turn = partial(step, self._app)
+        take_turn()
+        wait_until("what is chosen, and its picture", condition, TIMEOUT_S, take_turn)

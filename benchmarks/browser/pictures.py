@@ -57,15 +57,15 @@ def read(picture: np.ndarray) -> int:
     index = 0
     for k in range(BITS):
         x = round((_MARGIN + (k + 0.5) * BLOCK) * scale)
-        error_above, error_below = (
+        upper_level, lower_level = (
             float(picture[round((_MARGIN + (0.5 + row) * BLOCK) * scale), x].mean())
             for row in (0, 1)
         )
-        if abs(error_above - error_below) < 100:
+        if abs(upper_level - lower_level) < 100:
             raise ValueError(
-                f"no number in the picture: block {k} has {error_above:.0f} and {error_below:.0f}"
+                f"no number in the picture: block {k} has {upper_level:.0f} and {lower_level:.0f}"
             )
-        index |= int(error_above > error_below) << k
+        index |= int(upper_level > lower_level) << k
     return index
 
 
