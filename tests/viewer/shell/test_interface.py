@@ -44,16 +44,21 @@ def drawn(viewer: Viewer) -> dict[str, Rect]:
     return dict(widgets.drawn)
 
 
+def drop_refused(viewer: Viewer, file: Path) -> None:
+    """Drop a file that cannot be read once the scene is shown, and wait for its card."""
+    viewer.until(viewer.loaded)
+    viewer.do(FileDrop(paths=(str(file),)))
+    viewer.until_refused()
+
+
 @pytest.mark.parametrize("light", [False, True])
 def test_file_that_cannot_be_read_leaves_what_stands_there(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path, light: bool
 ) -> None:
     viewer = open_viewer((920, 700), files=(scene,))
     viewer.user.set_light(light)
-    viewer.until(viewer.loaded)
-    viewer.do(FileDrop(paths=(str(bad_file),)))
+    drop_refused(viewer, bad_file)
     pane = viewer.user.layout.active
-    viewer.until_refused()
     assert pane.key == str(scene)
     viewer.do()
     [card] = pane.cards
@@ -72,10 +77,8 @@ def test_refusal_goes_once_the_file_can_be_read(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
 ) -> None:
     viewer = open_viewer((920, 700), files=(scene,))
-    viewer.until(viewer.loaded)
-    viewer.do(FileDrop(paths=(str(bad_file),)))
+    drop_refused(viewer, bad_file)
     pane = viewer.user.layout.active
-    viewer.until_refused()
     bad_file.write_bytes(scene.read_bytes())
     viewer.user.open(bad_file)
     viewer.until(viewer.loaded)
@@ -88,9 +91,7 @@ def test_words_over_a_picture_stand_out_in_the_light_theme(
 ) -> None:
     viewer = open_viewer((920, 700), files=(scene,))
     viewer.user.set_light(True)
-    viewer.until(viewer.loaded)
-    viewer.do(FileDrop(paths=(str(bad_file),)))
-    viewer.until_refused()
+    drop_refused(viewer, bad_file)
     viewer.user.choose(str(bad_file))
     viewer.do()
     picture = viewer.picture()
@@ -183,10 +184,8 @@ def test_refusal_can_be_put_away_on_a_phone(
     open_viewer: Callable[..., Viewer], scene: Path, bad_file: Path
 ) -> None:
     viewer = open_viewer((390, 844), files=(scene,))
-    viewer.until(viewer.loaded)
-    viewer.do(FileDrop(paths=(str(bad_file),)))
+    drop_refused(viewer, bad_file)
     pane = viewer.user.layout.active
-    viewer.until_refused()
     viewer.click("close the refusal")
     viewer.do()
     assert pane.refusal is None

@@ -95,6 +95,13 @@ def until_final(house: House, page: Page) -> np.ndarray:
     return picture
 
 
+def opened_page(house: House) -> tuple[Page, User]:
+    """Return a page that shows all of the scene, and its user."""
+    page = house.page(900, 620)
+    until_final(house, page)
+    return page, house.users[page]
+
+
 def test_interface_answers_while_a_picture_is_in_steps(
     house: House, gate: Gate
 ) -> None:
@@ -152,9 +159,7 @@ def is_like_one_drawn_at_once(
 
 
 def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    page, user = opened_page(house)
     view = view_of(user)
     gate.is_open = False
     view.change(show="rings")
@@ -169,9 +174,7 @@ def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> No
 
 
 def test_picture_before_a_new_look_stays_as_it_was(house: House, gate: Gate) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    page, user = opened_page(house)
     before = read_pixels(user.screen.framebuffer)
     view = view_of(user)
     gate.is_open = False
@@ -189,9 +192,7 @@ def test_picture_before_a_new_look_stays_as_it_was(house: House, gate: Gate) -> 
 def test_hidden_pane_leaves_the_first_picture_of_another_alone(
     house: House, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    _, user = opened_page(house)
     view = view_of(user)
     data = view.data
     freed_in_steps = []
@@ -211,9 +212,7 @@ def test_hidden_pane_leaves_the_first_picture_of_another_alone(
 
 
 def test_slider_that_is_dragged_shows_pictures(house: House, gate: Gate) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    page, user = opened_page(house)
     view = view_of(user)
     first_key = view.picture.key
     scales = np.linspace(0.5, 1.0, 400)
@@ -232,9 +231,7 @@ def test_slider_that_is_dragged_shows_pictures(house: House, gate: Gate) -> None
 
 
 def test_two_panes_of_a_scene_take_turns(house: House, gate: Gate) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    page, user = opened_page(house)
     user.show_beside(user.layout.active.key)
     until_final(house, page)
     keys = {id(p.view): p.view.view.picture.key for p in user.layout}  # type: ignore[union-attr]
@@ -307,9 +304,7 @@ def scene_values(color: float) -> dict[str, torch.Tensor]:
 def test_fault_in_a_step_is_the_scenes(
     house: House, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    _, user = opened_page(house)
 
     def fail(*_: object) -> np.ndarray:
         raise RuntimeError("no order")
@@ -328,9 +323,7 @@ def test_fault_in_a_step_is_the_scenes(
 
 def test_lines_stay_with_the_picture_that_is_seen(house: House, gate: Gate) -> None:
     """A box around the scene moves once the page has the picture that it belongs to."""
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    page, user = opened_page(house)
     view = view_of(user)
     crop = view.tools.of(Crop)
     view.tools.choose(crop.name)
@@ -371,9 +364,7 @@ def lines_of(house: House, page: Page) -> np.ndarray:
 def test_picture_in_steps_tells_of_the_event_that_it_was_begun_with(
     house: House, gate: Gate
 ) -> None:
-    page = house.page(900, 620)
-    user = house.users[page]
-    until_final(house, page)
+    page, user = opened_page(house)
     view = view_of(user)
     gate.is_open = False
     turn_camera(page, user)
