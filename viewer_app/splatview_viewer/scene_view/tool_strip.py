@@ -35,7 +35,6 @@ _PHONE_WIDTH = 44.0
 _PHONE_BUTTON = 44.0
 _PHONE_PAD = 2.0
 _PHONE_ROUNDING = 9.0
-_CLEAR = ImVec4(0, 0, 0, 0)
 _CHOSEN_GROUND = ImVec4(0x28 / 255, 0x4A / 255, 0x73 / 255, 1)
 _CHOSEN_INK = ImVec4(0xEA / 255, 0xF3 / 255, 1, 1)
 _RULE_COLOR = ImVec4(0x34 / 255, 0x39 / 255, 0x43 / 255, 1)
@@ -104,7 +103,7 @@ class ToolStrip(Tool[SceneView]):
         if strip is None:
             return False
         is_phone = self.view.host.around == "phone"
-        with board(f"tools {id(self)}", strip, color=_CLEAR) as opened:
+        with board(f"tools {id(self)}", strip, color=theme.CLEAR) as opened:
             if not opened:
                 return False
             rounding = (_PHONE_ROUNDING if is_phone else _ROUNDING) * scale

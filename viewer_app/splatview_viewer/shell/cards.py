@@ -50,7 +50,6 @@ _BOX = _rgb(0x16, 0x18, 0x1C)
 _EDGE = _rgb(0x2E, 0x32, 0x3A)
 _BUTTON = _rgb(0x28, 0x2C, 0x33)
 _BUTTON_OVER = _rgb(0x33, 0x38, 0x42)
-_CLEAR = ImVec4(0, 0, 0, 0)
 # All of this lies over pictures, which are dark in both themes.
 _CODE: tuple[tuple[tuple[tuple[str, ImVec4], ...], str], ...] = (
     ((("import ", _KEYWORD), ("splatview", theme.INK)), ""),
@@ -129,7 +128,7 @@ def dark_card(
     """
     viewport.cards.append(rect)
     index = viewport.user.layout.all.index(viewport)
-    with board(f"{name} {index}", rect, color=_CLEAR) as opened:
+    with board(f"{name} {index}", rect, color=theme.CLEAR) as opened:
         if opened:
             high = ImVec2(rect.x + rect.width, rect.y + rect.height)
             imgui.get_window_draw_list().add_rect_filled(
@@ -154,7 +153,7 @@ def draw_empty(user: User, viewport: Viewport, scale: float) -> None:
     x = round(picture.x + (picture.width - width) / 2)
     y = round(picture.y + max((picture.height - height) / 2, 0))
     rect = Rect(x, y, round(width), round(height))
-    with dark_card("empty", viewport, rect, ground=_CLEAR) as opened:
+    with dark_card("empty", viewport, rect, ground=theme.CLEAR) as opened:
         if opened:
             _draw_empty(user, rect, scale)
 
@@ -413,7 +412,7 @@ def dark_button(
         height = 28
     target = controls.item(name or text, width * scale, height * scale)
     draw = imgui.get_window_draw_list()
-    ground = _CLEAR
+    ground = theme.CLEAR
     if text:
         ground = _BUTTON
     if target.hovered or target.is_held:

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from imgui_bundle import ImVec2, ImVec4, imgui
+from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.quantities import BINARY, DECIMAL, use_byte_units
 from splatview_viewer.core.view import Info
@@ -337,7 +337,7 @@ class Interface:
         """Draw the panel's edge: dragged it changes its width, a double click ends that."""
         scale = user.screen.state.scale
         rect = edge_of(self.zones, scale)
-        with _panel_board("edge", rect, color=_CLEAR) as opened:
+        with _panel_board("edge", rect, color=theme.CLEAR) as opened:
             if not opened:
                 return
             edge = controls.item("edge", rect.width, rect.height)
@@ -374,7 +374,6 @@ class Interface:
 
 
 _panel_board = partial(board, raised=True, stays=True)
-_CLEAR = ImVec4(0, 0, 0, 0)
 _RING_RADIUS = 28.0
 """Points of the ring around a finger, which does not cover it."""
 

@@ -186,7 +186,7 @@ class Palette:
             imgui.set_next_item_width(width - 40 * scale)
             imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, inset))
             for color in _FIELD_COLORS:
-                imgui.push_style_color(color, _CLEAR)
+                imgui.push_style_color(color, theme.CLEAR)
             _, text = text_field(
                 "##palette search", "Find a command, a stream, a setting", self.query
             )
@@ -333,7 +333,6 @@ class Palette:
             chosen_item.run()
 
 
-_CLEAR = ImVec4(0, 0, 0, 0)
 _FIELD_COLORS = (
     imgui.Col_.frame_bg,
     imgui.Col_.frame_bg_hovered,

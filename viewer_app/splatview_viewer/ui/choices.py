@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 T = TypeVar("T")
-_CLEAR = ImVec4(0, 0, 0, 0)
 
 _CHOICE_ROUNDING = 4.0
 """Points of the corners of one of several fields."""
@@ -149,7 +148,7 @@ def choosable(
     is_chosen: bool,
     width: float,
     height: float,
-    ground: ImVec4 = _CLEAR,
+    ground: ImVec4 = theme.CLEAR,
     size: float = 0.0,
     *,
     enabled: bool = True,

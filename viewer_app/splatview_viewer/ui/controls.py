@@ -18,7 +18,6 @@ from splatview_viewer.ui import icons, lettering, theme
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_CLEAR = ImVec4(0, 0, 0, 0)
 BADGE_SIDE = 18.0
 """Points of a badge's sides."""
 _TIP_WIDTH = 300.0
@@ -187,7 +186,7 @@ def draw_ground(target: Item, resting: ImVec4 | None = None) -> None:
 
     resting: its colour while it rests; none without.
     """
-    fill(target, ground_of(target, resting or _CLEAR))
+    fill(target, ground_of(target, resting or theme.CLEAR))
 
 
 def _underline(target: Item, inset: float = 0.0) -> None:
@@ -260,7 +259,7 @@ def button(
     height = height or theme.ROW_HEIGHT
     target = item(name or text or icon, pixels, height * scale, enabled=enabled)
     if look == "flat":
-        resting_ground = _CLEAR
+        resting_ground = theme.CLEAR
     else:
         resting_ground = theme.FIELD
     if not enabled:
@@ -350,13 +349,13 @@ def icon_button(
     pixels = side * theme.scale()
     enabled = reason is None
     target = item(name, pixels, pixels, enabled=enabled)
-    color = ground_of(target, ground or _CLEAR)
+    color = ground_of(target, ground or theme.CLEAR)
     ink = theme.TEXT if target.hovered else theme.DIM
     if on:
         color = theme.CHOSEN_GROUND
         ink = theme.ON_CHOSEN
     if not enabled:
-        color = ground or _CLEAR
+        color = ground or theme.CLEAR
         ink = theme.FAINT
     fill(target, color)
     points = icons.SIZE

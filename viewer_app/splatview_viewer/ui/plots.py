@@ -47,7 +47,6 @@ _MAX_PIXEL = 1e6
 """Pixels from the corner of the screen beyond which nothing is drawn."""
 _MIN_SIZE = (160.0, 110.0)
 """Points of a plot that has space for axes."""
-_CLEAR = ImVec4(0, 0, 0, 0)
 _PAN_SHARE = 0.1
 """Share of the axis that a step of a horizontal wheel moves it."""
 
@@ -114,7 +113,7 @@ class Plot:
 
     def legend_line(self, label: str) -> None:
         """Write a line into the legend."""
-        clear = implot.Spec(line_color=_CLEAR, fill_color=_CLEAR)
+        clear = implot.Spec(line_color=theme.CLEAR, fill_color=theme.CLEAR)
         implot.plot_dummy(label, clear)
 
     def to_pixel(self, x: float, y: float | None = None) -> tuple[float, float]:
@@ -401,15 +400,15 @@ def apply(scale: float) -> None:
     style.minor_tick_len = ImVec2(0, 0)
     style.plot_min_size = ImVec2(1, 1)
     for index, color in (
-        (c.frame_bg, _CLEAR),
+        (c.frame_bg, theme.CLEAR),
         (c.plot_bg, theme.BAR),
-        (c.plot_border, _CLEAR),
+        (c.plot_border, theme.CLEAR),
         (c.legend_bg, faint(theme.PANEL, 0.85)),
-        (c.legend_border, _CLEAR),
+        (c.legend_border, theme.CLEAR),
         (c.legend_text, theme.TEXT),
         (c.axis_text, theme.DIM),
         (c.axis_grid, theme.GRID),
-        (c.axis_bg, _CLEAR),
+        (c.axis_bg, theme.CLEAR),
         (c.axis_bg_hovered, faint(theme.TEXT, 0.06)),
         (c.axis_bg_active, faint(theme.TEXT, 0.1)),
         (c.selection, theme.ACCENT),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from imgui_bundle import ImVec2, ImVec4, imgui
+from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import lettering, theme
 from splatview_viewer.ui.text_order import is_right_to_left
 
-_CLEAR = ImVec4(0, 0, 0, 0)
 _LETTER_COLORS = (imgui.Col_.text, imgui.Col_.input_text_cursor)
 
 
@@ -21,7 +20,7 @@ def text_field(name: str, hint: str, text: str, flags: int = 0) -> tuple[bool, s
         return imgui.input_text_with_hint(name, hint, text, flags)
     padding = imgui.get_style().frame_padding
     for color in _LETTER_COLORS:
-        imgui.push_style_color(color, _CLEAR)
+        imgui.push_style_color(color, theme.CLEAR)
     edited, typed = imgui.input_text_with_hint(name, hint, text, flags)
     imgui.pop_style_color(len(_LETTER_COLORS))
     low = imgui.get_item_rect_min()

@@ -126,7 +126,8 @@ CARD = ImVec4(18 / 255, 20 / 255, 24 / 255, 0.9)
 CARD_HOVERED = _rgb("333842")
 """Colours over pictures, the same in both themes: text, facts, faults, marked, what is
 selected, live, around lines, around pictures, cards, hovered buttons of cards."""
-_CLEAR = ImVec4(0, 0, 0, 0)
+CLEAR = ImVec4(0, 0, 0, 0)
+"""No colour: what is behind it shows."""
 _THEMES = tuple(
     {name: _rgb(digits[is_light]) for name, digits in COLORS.items()}
     for is_light in (False, True)
@@ -234,11 +235,11 @@ def _imgui_colors() -> dict[imgui.Col_, ImVec4]:
         c.slider_grab: ACCENT,
         c.slider_grab_active: ACCENT,
         c.check_mark: ACCENT,
-        c.scrollbar_bg: _CLEAR,
+        c.scrollbar_bg: CLEAR,
         c.scrollbar_grab: DOWN,
         c.plot_histogram: ACCENT,
         # `focus.draw_ring` draws it.
-        c.nav_cursor: _CLEAR,
+        c.nav_cursor: CLEAR,
         c.text_selected_bg: CHOSEN_GROUND,
         c.modal_window_dim_bg: ImVec4(0, 0, 0, 0.35),
     }

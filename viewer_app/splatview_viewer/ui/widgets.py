@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 T = TypeVar("T")
-_CLEAR = ImVec4(0, 0, 0, 0)
 _FLOAT_MIN = 1e-30
 """Imgui fills what is left of a line, down to the last pixel, for such a width below 0."""
 
@@ -145,10 +144,10 @@ def slider(
         flags |= imgui.SliderFlags_.logarithmic.value
     _draw_slider_fill(value, limits, log)
     for color in (imgui.Col_.frame_bg, imgui.Col_.slider_grab):
-        imgui.push_style_color(color, _CLEAR)
+        imgui.push_style_color(color, theme.CLEAR)
     imgui.push_style_color(imgui.Col_.frame_bg_hovered, faint(theme.TEXT, 0.06))
     imgui.push_style_color(imgui.Col_.frame_bg_active, faint(theme.TEXT, 0.10))
-    imgui.push_style_color(imgui.Col_.slider_grab_active, _CLEAR)
+    imgui.push_style_color(imgui.Col_.slider_grab_active, theme.CLEAR)
     imgui.push_style_var(imgui.StyleVar_.grab_min_size, 1.0)
     focus.keep_tab_from_typing(f"##{label}")
     hidden = " "

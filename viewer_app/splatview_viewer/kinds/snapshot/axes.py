@@ -43,7 +43,6 @@ _CLICK_DISTANCE = 4.0
 """Points that the pointer may move between press and release of a click."""
 _MAX_NOTE_LINES = 4
 """Lines of what is missing, or lit, over a narrow plot."""
-_CLEAR = ImVec4(0, 0, 0, 0)
 
 
 class PlotNote(NamedTuple):
@@ -74,7 +73,7 @@ def draw_plot(view: SnapshotView, rect: Rect, note: PlotNote | None = None) -> R
     world = view.world()
     pad = (min(8 * scale, rect.width // 20), min(8 * scale, rect.height // 20))
     name = f"snapshot plot {id(view)}"
-    with board(name, rect, pad, _CLEAR), theme.font_size(_FONT_SIZE):
+    with board(name, rect, pad, theme.CLEAR), theme.font_size(_FONT_SIZE):
         if world is None:
             center = (rect.x + rect.width / 2, rect.y + rect.height / 2)
             card(

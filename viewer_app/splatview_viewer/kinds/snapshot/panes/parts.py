@@ -30,7 +30,6 @@ USED = ImVec4(0.36, 0.56, 0.80, 1.0)
 WAITING = ImVec4(0.85, 0.70, 0.30, 1.0)
 """Blocks that were freed and wait for another stream."""
 FREE = ImVec4(0.165, 0.175, 0.195, 1.0)
-CLEAR = ImVec4(0, 0, 0, 0)
 _MAX_TIP_FRAMES = 14
 _MAX_LINES = 8
 """Lines of a sentence that stands in place of a table."""

@@ -10,7 +10,6 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.kinds.snapshot.panes.parts import (
-    CLEAR,
     draw_centered,
     draw_tooltip,
     stack_tip,
@@ -120,7 +119,7 @@ def draw_table(view: SnapshotView, name: str, rows: TableRows) -> bool:
     spacing = ImVec2(imgui.get_style().item_spacing.x, 2 * padding.y)
     imgui.push_style_var(imgui.StyleVar_.item_spacing, spacing)
     imgui.push_style_var(imgui.StyleVar_.selectable_rounding, 0)
-    imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(CLEAR))
+    imgui.push_style_color(imgui.Col_.table_header_bg, imgui.get_color_u32(theme.CLEAR))
     needs_redraw = False
     column_count = len(rows.columns)
     if imgui.begin_table(f"{name} {column_count}", column_count, flags):
