@@ -79,6 +79,13 @@ def _drawn(name: str, box: Box, clip: Box) -> Placed:
     return Placed(name, box, clip, window.name, window.scroll_max.y > 0)
 
 
+def _last_item(name: str) -> Placed:
+    """Return the item that was drawn last, under a name."""
+    box = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
+    window_clip = imgui.internal.get_current_window_read().clip_rect
+    return _drawn(name, box, _box(window_clip.min, window_clip.max))
+
+
 class Placement:
     """The controls and the texts of one picture."""
 
@@ -140,11 +147,7 @@ def _noting(placement: Placement) -> Iterator[None]:
 
     def note_control(name: str) -> None:
         note(name)
-        box = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
-        window_clip = imgui.internal.get_current_window_read().clip_rect
-        clip = _box(window_clip.min, window_clip.max)
-        shown_name = widgets._shown_name(name)
-        placement.controls.append(_drawn(shown_name, box, clip))
+        placement.controls.append(_last_item(widgets._shown_name(name)))
 
     def note_text(draw: imgui.ImDrawList, x: float, y: float, text: str) -> None:
         if not text.strip():
@@ -162,10 +165,7 @@ def _noting(placement: Placement) -> Iterator[None]:
 
     def note_item(text: str) -> None:
         text_unformatted(text)
-        box = _box(imgui.get_item_rect_min(), imgui.get_item_rect_max())
-        window_clip = imgui.internal.get_current_window_read().clip_rect
-        clip = _box(window_clip.min, window_clip.max)
-        placement.texts.append(_drawn(text, box, clip))
+        placement.texts.append(_last_item(text))
 
     def note_line(
         draw: imgui.ImDrawList, corner: tuple[float, float], color: int, line: str
