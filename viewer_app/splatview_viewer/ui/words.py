@@ -31,16 +31,18 @@ def write(
     """
     if max_width is not None:
         text = fitted(text, max_width)
-    y = round(middle - imgui.get_text_line_height() / 2)
-    draw = imgui.get_window_draw_list()
-    lettering.write(draw, round(x), y, theme.u32(color), text)
+    _write_at(text, x, middle, color)
     return x + lettering.measure(text).x
 
 
 def write_right(text: str, right: float, middle: float, color: ImVec4) -> float:
     """Write a text that ends at a pixel x; return the pixel x where it begins."""
     x = right - lettering.measure(text).x
+    _write_at(text, x, middle, color)
+    return x
+
+
+def _write_at(text: str, x: float, middle: float, color: ImVec4) -> None:
     y = round(middle - imgui.get_text_line_height() / 2)
     draw = imgui.get_window_draw_list()
     lettering.write(draw, round(x), y, theme.u32(color), text)
-    return x
