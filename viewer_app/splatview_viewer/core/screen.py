@@ -120,7 +120,7 @@ class Desktop(Protocol):
         ...
 
     def leave_full(self) -> None:
-        """Stop to fill the monitor, unless the key Escape does that by itself."""
+        """Stop filling the monitor, unless the key Escape does that by itself."""
         ...
 
     def copy(self, text: str) -> None:
