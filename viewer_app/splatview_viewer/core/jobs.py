@@ -13,6 +13,7 @@ from collections import deque
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from splatview_ipc.control.errors import IpcError
@@ -289,12 +290,13 @@ def _end_jobs() -> None:
         queue.wait(_EXIT_WAIT_S)
 
 
-def end_jobs_first() -> None:
-    """Have jobs end before what a package that was imported late does at the exit.
+@cache
+def end_jobs_before(_package: str) -> None:
+    """Have jobs end before what a package, imported just now, does at the exit.
 
-    What was registered last is called first.
+    What was registered last is called first. The earlier call stays registered: the
+    exit may have begun, and then calls nothing that is registered now.
     """
-    atexit.unregister(_end_jobs)
     atexit.register(_end_jobs)
 
 

@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from splatview_viewer.core.jobs import end_jobs_first
+from splatview_viewer.core.jobs import end_jobs_before
 from splatview_viewer.kinds.snapshot.answers import Answers
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
@@ -230,5 +230,5 @@ def _open_database(
     """Make the tables of one snapshot or of two. For the thread of a job."""
     import_duckdb()
     # DuckDB's own end, from which on it takes no arrays, is registered by its import.
-    end_jobs_first()
+    end_jobs_before("duckdb")
     return Database(snapshot, other_snapshot, cancelled=lambda: job.cancelled)
