@@ -40,6 +40,7 @@ from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.snapshot.loading import from_pickled, read_pickle
+from splatview_viewer.snapshot.loading.ranks import read_rank
 from splatview_viewer.web import messages as m
 
 Crafted = Callable[[bytes], dict[str, bytes]]
@@ -414,6 +415,10 @@ def read_snapshot(path: Path) -> object:
     return read_pickle([File(path, "s.pickle")], silent)
 
 
+def read_rank_of(path: Path) -> object:
+    return read_rank([File(path, path.name)], silent)
+
+
 def training_seeds() -> list[bytes]:
     return [json.dumps(TRAINING).encode()]
 
@@ -482,6 +487,9 @@ TARGETS: dict[str, Target] = {
         "s.pickle",
         *(partial(write_snapshot, protocol=protocol) for protocol in (2, 4, 5)),
         read=read_snapshot,
+    ),
+    "ranks": of_format(
+        "ranks", "rank0.pickle", partial(write_snapshot, protocol=4), read=read_rank_of
     ),
     "snapshot_values": of_json(_snapshot_values, [_memory()]),
     "camera": of_json(_camera, CAMERAS),
