@@ -6,6 +6,7 @@ The picture, the panel and other users continue.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,12 @@ from support.house import House
 from support.viewer import PICTURE, Viewer
 
 from splatview_viewer.core import events as ev
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.surface import Surface
+from splatview_viewer.ui.boards import board
 from splatview_viewer.ui.recovery import Faults
 from splatview_viewer.workspace.feature import Feature
 
@@ -233,7 +238,10 @@ def test_user_that_cannot_be_drawn_ends_no_other(
         showing.user.mark(3)
         showing.do()
     assert showing.user.interface.faults.reason("strips") == "no such corner"
-    assert showing.state.notices == ["drawing a picture failed: no such corner"]
+    assert showing.state.notices == [
+        "drawing the strips failed: no such corner",
+        "drawing a picture failed: no such corner",
+    ]
     showing.do(ev.Wheel(PICTURE.x + 50, 200, 2))
     assert showing.image.zoom > 1
 
@@ -247,3 +255,45 @@ def test_faults_of_many_reasons_are_logged_within_bounds(
             raise RuntimeError(f"reason {i}")
     assert faults.reason("part") == "reason 199"
     assert 10 < caplog.text.count("reason") <= 64
+
+
+def draw_buttons_until_end(place: str) -> None:
+    """Draw a board whose cursor is set beyond its end, which imgui finds at its end.
+
+    place: "board", "child" in it, or "" for a board without a mistake.
+    """
+    with board("bad", Rect(0, 40, 100, 40)):
+        imgui.button("In it")
+        if place == "child":
+            imgui.begin_child("child")
+        if place:
+            imgui.set_cursor_pos(ImVec2(10, 400))
+        if place == "child":
+            imgui.end_child()
+
+
+def test_mistake_that_imgui_finds_at_the_end_of_a_window_costs_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    faults = Faults("interface")
+
+    def draw_frame(place: str) -> np.ndarray:
+        def draw(rect: Rect, scale: float) -> bool:
+            with board("above", Rect(0, 0, 100, 40)):
+                imgui.button("Above")
+            with faults.guard("bad"):
+                draw_buttons_until_end(place)
+            with board("below", Rect(0, 80, 100, 40)):
+                imgui.button("Below")
+            return False
+
+        screen.framebuffer.clear()
+        surface.draw_over(screen.framebuffer, draw, 1.0)
+        return screen.pixels()[..., :3]
+
+    with closing(OffscreenScreen(100, 120)) as screen, closing(Surface()) as surface:
+        draw_frame("")
+        expected = draw_frame("")
+        for place in ("board", "board", "child", "child", ""):
+            np.testing.assert_array_equal(draw_frame(place), expected)
+    assert caplog.text.count("SetCursorPos") == 2

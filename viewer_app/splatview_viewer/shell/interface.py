@@ -78,6 +78,8 @@ class Interface:
         self.state = InterfaceState()
         self.faults = Faults("interface")
         """Faults of its zones."""
+        self._failed_zones: list[str] = []
+        """Those of the last frame, to be told to the user."""
         self.surface.focus.order = _BOARDS
         self.settings = KnownSettings()
         self.palette = Palette()
@@ -163,6 +165,7 @@ class Interface:
         self.surface.touch = self.zones.form == "phone"
         self._cover_names(user, info.readout)
         changed = False
+        self._failed_zones.clear()
         frame = self.surface.frame(
             framebuffer, scale, gpu_work, clear=clear, keeps=keeps
         )
@@ -175,6 +178,9 @@ class Interface:
                 return changed
             changed |= self._draw_zones(user, section_list, info, visit)
             self._draw_above_zones(user)
+        for name in self._failed_zones:
+            reason = self.faults.reason(name)
+            user.catalogue.notice(f"drawing the {name} failed: {reason}")
         text = self.surface.input.copied_text()
         if text is not None:
             user.do(user.screen.desktop.copy, text)
@@ -246,13 +252,16 @@ class Interface:
         """Draw a zone, and return its result; False where it failed."""
         with self.faults.guard(name):
             return bool(draw(*values))
+        self._failed_zones.append(name)
         return False
 
     def _draw_part(
         self, name: str, draw: Callable[..., object], *values: object
     ) -> bool:
         """Draw a part of the panel; one that fails is followed by its reason."""
-        changed = self._zone(name, draw, *values)
+        changed = False
+        with self.faults.guard(name):
+            changed = bool(draw(*values))
         reason = self.faults.reason(name)
         if reason:
             wrapped(f"The {name} failed: {reason}", theme.FAULT)

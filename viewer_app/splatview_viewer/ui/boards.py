@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.ui import focus, theme
+from splatview_viewer.ui.recovery import end_window
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -90,9 +91,13 @@ class _Board:
         focus.current().begin_board(self._name)
         return is_visible
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: object
+    ) -> None:
         focus.current().end_board(self._name)
-        imgui.end()
+        # Recovery ends it after an exception: what is open in it has to be ended before.
+        if kind is None:
+            end_window()
 
 
 def board(

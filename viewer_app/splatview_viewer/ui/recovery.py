@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui, implot
@@ -61,7 +62,22 @@ class recovering:  # noqa: N801
         with _no_asserts():
             if implot.internal.get_current_plot() is not None:
                 implot.end_plot()
+            _restore_window_to_end()
             imgui.internal.error_recovery_try_to_recover_state(state)
+
+
+def end_window() -> None:
+    """End a window; a mistake that imgui finds there is logged, and costs nothing else.
+
+    Unlike one that is raised, which the parts after the window would pay for.
+    """
+    try:
+        imgui.end()
+    except RuntimeError as e:
+        _log_mistake(str(e))
+        with _no_asserts():
+            _restore_window_to_end()
+            imgui.end()
 
 
 def end_frame() -> None:
@@ -70,9 +86,37 @@ def end_frame() -> None:
         imgui.render()
     # imgui raises this for what is open.
     except RuntimeError as e:
-        log.error("imgui: %s", e)
+        _log_mistake(str(e))
         with _no_asserts():
+            _restore_window_to_end()
             imgui.render()
+
+
+def _restore_window_to_end() -> None:
+    """Put back what a failed `imgui.end()` took, so that the window can be ended.
+
+    imgui takes the window's clip rectangle and focus scope before it raises, and would
+    take those of the window below the next time, from when on no frame can be ended.
+    """
+    context = imgui.get_current_context()
+    context.within_end_child_id = 0
+    context.within_end_popup_id = 0
+    window_stack = context.current_window_stack
+    if not len(window_stack):
+        return
+    window_data = window_stack[len(window_stack) - 1]
+    least_scopes = window_data.stack_sizes_in_begin.size_of_focus_scope_stack
+    if len(context.focus_scope_stack) > least_scopes:
+        return
+    clip = window_data.window.inner_clip_rect
+    imgui.push_clip_rect(clip.min, clip.max, True)
+    imgui.internal.push_focus_scope(window_data.window.id_)
+
+
+@cache
+def _log_mistake(message: str) -> None:
+    """Log a mistake of a drawing, once: most are made again in each frame."""
+    log.error("imgui: %s", message)
 
 
 @contextmanager
