@@ -99,6 +99,20 @@ def test_palette_takes_what_is_typed_right_after_its_key(viewer: Viewer) -> None
     assert viewer.image.state.place == center
 
 
+@pytest.mark.parametrize("frames", range(4))
+def test_palette_takes_what_is_typed_while_it_opens(
+    viewer: Viewer, frames: int
+) -> None:
+    viewer.screen.push(Key("k", mods=CTRL))
+    viewer.step()
+    for _ in range(frames):
+        viewer.user.draw(0.0)
+    keys = [Key("s"), Text("sec"), Key("s", pressed=False)]
+    viewer.do(*keys, Key("enter"), Key("enter", pressed=False))
+    viewer.until(viewer.loaded)
+    assert viewer.state.selected == viewer.state.entries[1].key
+
+
 def test_palette_runs_the_row_that_arrows_choose(viewer: Viewer) -> None:
     press_key(viewer, "k", CTRL)
     viewer.do(Text("tab"))

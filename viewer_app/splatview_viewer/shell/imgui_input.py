@@ -151,6 +151,10 @@ class ImguiInput:
         self._surface.use()
         return self._finger.wait(now, self._held_buttons)
 
+    def expect_field(self) -> None:
+        """Keep what is typed from now on for a field that is about to open."""
+        self._early.expect_field()
+
     @property
     def holds_keys(self) -> bool:
         """True while keys wait for frames, to see whether a field opens."""

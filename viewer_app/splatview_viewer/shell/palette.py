@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell import palette_items
 from splatview_viewer.shell.menu import draw_chosen, draw_icon, draw_words
@@ -18,7 +17,6 @@ from splatview_viewer.ui.words import write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.events import Event
     from splatview_viewer.shell.user import User
 
 _POPUP = "palette"
@@ -87,19 +85,6 @@ class Palette:
         """Close it in the next picture."""
         self._opens = False
         self._is_open = False
-
-    def take_early(self, event: Event) -> bool:
-        """Take what is typed before its field is there; return whether it did."""
-        if not self._opens:
-            return False
-        if isinstance(event, ev.Text):
-            self.query = (self.query + event.text)[:_MOST_LETTERS]
-            return True
-        if isinstance(event, ev.Key) and event.pressed:
-            if event.name == "escape":
-                self.close()
-            return True
-        return False
 
     # -- finding -------------------------------------------------------------------
 

@@ -278,9 +278,6 @@ class User(UserActions):
         keyboard.note_gesture(self, event, now)
         if self._take_of_screen(event):
             return
-        if self.interface.palette.take_early(event):
-            self.mark(SETTLE)
-            return
         self.layout.place(self.area(), self.screen.state.scale)
         viewport = self.layout.meant(event)
         is_taken = self._offer_interface(event, viewport, now)

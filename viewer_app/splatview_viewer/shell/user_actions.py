@@ -256,6 +256,8 @@ class UserActions:
         """Open the palette, with nothing typed."""
         if not self.interface.state.bare:
             self.interface.palette.open()
+            # What is typed next is for its field, which comes some frames later.
+            self.interface.surface.input.expect_field()
             self.mark(SETTLE)
 
     def focus_zone(self, step: int) -> None:
