@@ -43,7 +43,8 @@ commands:
 {commands}
 
 `splatview COMMAND --help` tells more.
-Packages that only memory, video and camera need: pip install 'splatview[all]'.
+Packages that only memory, video and camera need are extras: `splatview doctor`
+prints the line that installs them.
 Environment: SPLATVIEW_RUNTIME_DIR (where runs are found), SPLATVIEW_NAME (what
 a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1
 (publish does nothing).

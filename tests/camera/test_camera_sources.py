@@ -403,4 +403,4 @@ def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None
     assert less.state == "absent"
     assert "no PyAV" in less.detail
     assert "OpenCV 4." in less.detail
-    assert less.advice == "pip install 'splatview[camera]'"
+    assert less.advice == extras.install_line("camera")

@@ -27,6 +27,7 @@ from splatview.cli import doctor
 from splatview.cli.main import main
 from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.system.optional_packages import install_line
 
 
 def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,7 +212,7 @@ def test_commands_name_the_extra_and_end(
     code, output = messages.run(shlex.split(command))
     assert code == 2
     assert package in output
-    assert output.endswith(f"pip install 'splatview[{extra}]'")
+    assert output.endswith(install_line(extra))
     assert len(output.splitlines()) == 1
     assert {path.name for path in files.iterdir()} - files_before <= {"cache"}
 
@@ -221,5 +222,5 @@ def test_doctor_reports_a_missing_extra_as_absent(no_extras: None) -> None:
         finding = doctor.CHECKS[extra]()
         assert (finding.state, finding.advice) == (
             "absent",
-            f"pip install 'splatview[{extra}]'",
+            install_line(extra),
         )

@@ -33,7 +33,7 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.scene_view.film import Camerawork, Filming
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
-av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
+av = pytest.importorskip("av", reason="needs av: pip install -e '.[video]'")
 W = 64
 H = 48
 

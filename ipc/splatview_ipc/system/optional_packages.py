@@ -6,9 +6,12 @@ one that is missing, with the text that is made here.
 
 from __future__ import annotations
 
+import json
+import shlex
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,8 +33,35 @@ DISPLAY_NAMES = {
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f"pip install 'splatview[{extra}]'"
+    """Return the command that installs an extra from where splatview came from.
+
+    Only a package index knows the bare name, so an installation from a checkout, a file
+    or a repository is named by its address.
+    """
+    origin = _origin()
+    if origin is None:
+        return f"pip install 'splatview[{extra}]'"
+    url = origin["url"]
+    if "dir_info" in origin:
+        folder = unquote(urlsplit(url).path)
+        option = "-e " if origin["dir_info"].get("editable") else ""
+        return f"pip install {option}{shlex.quote(f'{folder}[{extra}]')}"
+    if "vcs_info" in origin:
+        vcs = origin["vcs_info"]
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return f"pip install {shlex.quote(f'splatview[{extra}] @ {url}')}"
+
+
+def _origin() -> dict[str, Any] | None:
+    """Return the installation's direct URL (PEP 610), or None for an index's."""
+    # Only errors and `doctor` need it, and it imports the readers of e-mail.
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        text = distribution("splatview").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    return json.loads(text) if text else None
 
 
 def is_installed(module: str) -> bool:
