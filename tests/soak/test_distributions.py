@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -59,11 +60,11 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """Build a source distribution and a wheel, and a wheel from the former."""
     sdist = pytest.importorskip(
         "hatchling.builders.sdist",
-        reason="needs hatchling: pip install 'splatview[test]'",
+        reason="needs hatchling: pip install -e '.[test]'",
     )
     wheel = pytest.importorskip(
         "hatchling.builders.wheel",
-        reason="needs hatchling: pip install 'splatview[test]'",
+        reason="needs hatchling: pip install -e '.[test]'",
     )
     folder = tmp_path_factory.mktemp("dist")
     (source,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(folder))
@@ -84,7 +85,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
     """Twine renders the README and checks the metadata."""
-    pytest.importorskip("twine", reason="needs twine: pip install 'splatview[test]'")
+    pytest.importorskip("twine", reason="needs twine: pip install -e '.[test]'")
     files = dist["sdist"], dist["wheel"]
     release = f"splatview-{splatview.__version__}"
     assert files[0].name == f"{release}.tar.gz"
@@ -146,4 +147,24 @@ def test_wheel_holds_every_file_below_splatview(
             if path.is_file() and "__pycache__" not in path.parts:
                 expected.add(f"{installed}/{path.relative_to(ROOT / folder)}")
     assert set(names) == expected
-    assert "splatview/py.typed" in names
+    for package in ("splatview", "splatview_ipc", "splatview_viewer"):
+        assert f"{package}/py.typed" in names
+
+
+def test_page_of_the_index_links_to_the_files_of_its_version(
+    dist: Mapping[str, Path],
+) -> None:
+    """The README's relative links and pictures are whole addresses in the wheel."""
+    with zipfile.ZipFile(dist["wheel"]) as archive:
+        (path,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        text = archive.read(path).decode()
+    addresses = re.findall(r"\]\(([^)#]+)", text)
+    addresses += re.findall(r'(?:src|srcset|href)="([^"#]+)"', text)
+    prefixes = ("https://", "http://", "mailto:")
+    assert [a for a in addresses if not a.startswith(prefixes)] == []
+    pictures = [a for a in addresses if a.endswith((".webp", ".png", ".svg"))]
+    assert pictures
+    release = f"/v{splatview.__version__}/"
+    for picture in pictures:
+        _, is_own, name = picture.partition(release)
+        assert not is_own or (ROOT / name).is_file(), picture
