@@ -43,7 +43,7 @@ def test_line_installs_from_where_splatview_came_from(
     class Installed:
         def read_text(self, name: str) -> str | None:
             assert name == "direct_url.json"
-            return origin and json.dumps(origin)
+            return json.dumps(origin) if origin else None
 
     def installed(name: str) -> Installed:
         assert name == "splatview"
