@@ -13,8 +13,7 @@ JSON: {"port", "token", "size"}; the size is that of the picture without the pan
 | latency | of that drag: ms from each move to the first decoded picture that tells of it |
 | moved | of that drag: how far the mark lies from where the move put it, in some of the pictures |
 | changed | of that drag over a scene: how many pictures tell of another move than the one before, and look otherwise |
-| use, seconds=, points= | move between these points of the interface, and return ms from each move to the interface that shows it |
-| hold, name=, down= | press a key, or let it go |
+| use, seconds=, points=, keys= | move between these points of the interface, and return ms from each move to the interface that shows it, and the pictures that came; the keys are held by turns, a second each |
 | state | how many pictures came, the number in the last one, or -1, and the place of the mark in it |
 """
 
@@ -142,18 +141,27 @@ class Page(ReceivingPage):
     def do_hold(self, name: str, down: bool) -> None:
         self._send(ev.Key(name, down, at=time.perf_counter() * 1e3))
 
-    def do_use(self, seconds: float, points: list[list[float]]) -> dict[str, Any]:
+    def do_use(
+        self, seconds: float, points: list[list[float]], keys: list[str]
+    ) -> dict[str, Any]:
         """Move from point to point four times a second, whatever comes."""
         self._answers.clear()
         moves = []
+        self.do_begin()
         started_at = time.monotonic()
         for i in range(round(seconds * 4)):
+            if keys and i % 4 == 0:
+                self.do_hold(keys[i // 4 % len(keys) - 1], down=False)
+                self.do_hold(keys[i // 4 % len(keys)], down=True)
             x, y = points[i % len(points)]
             moves.append(time.perf_counter() * 1e3)
             self._send(ev.PointerMove(x, y, at=moves[-1]))
             # Not always at the same place between two pictures.
             due = started_at + (i + 1 + (i * 7 % 10 - 5) / 25) / 4
             time.sleep(max(due - time.monotonic(), 0))
+        pictures_per_s = self.do_report()["per_s"]
+        for name in keys:
+            self.do_hold(name, down=False)
         time.sleep(5)
         answers = sorted(self._answers)
         latencies = []
@@ -162,7 +170,11 @@ class Page(ReceivingPage):
             answered_at = next(later, None)
             if answered_at is not None:
                 latencies.append(answered_at - moved_at)
-        return {"latencies": latencies, "missed": len(moves) - len(latencies)}
+        return {
+            "latencies": latencies,
+            "missed": len(moves) - len(latencies),
+            "per_s": pictures_per_s,
+        }
 
     def do_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {

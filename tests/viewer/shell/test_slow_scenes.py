@@ -20,7 +20,7 @@ from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Rect, read_pixels
 from splatview_viewer.gpu.steps import StepQueue
-from splatview_viewer.kinds.gaussians import stepped
+from splatview_viewer.kinds.gaussians import arrivals, stepped
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl import renderer as gl_renderer
@@ -50,6 +50,7 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Have all scenes be drawn in steps, one in each turn."""
     monkeypatch.setattr(gl_renderer, "STEPPED_FROM", 1)
+    monkeypatch.setattr(arrivals, "COPIED_APART_FROM", 1)
     monkeypatch.setattr(gl_renderer, "Parts", partial(Parts, 4096, 200, 20_000, 4096))
     monkeypatch.setattr(loop, "_MAX_STEPS_S", 0.0)
     return Gate(monkeypatch)

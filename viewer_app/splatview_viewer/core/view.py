@@ -183,6 +183,9 @@ class Wants:
     pending: bool = False
     """Its next picture is drawn in steps: until that is done it has nothing new to show.
     """
+    copied_frame: StreamFrame | None = None
+    """A frame that it began to copy in another thread: hand this one out until it is
+    taken."""
 
 
 class ViewPlace(Protocol):

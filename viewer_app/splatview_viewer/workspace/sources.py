@@ -149,6 +149,8 @@ class StreamSource(ValueSource):
         self._last_version = 0
         """The version that was handed out last; 0: none, or something recorded."""
         self._next_live_look = 0.0
+        self._offered: StreamFrame | None = None
+        """The last frame that was not taken."""
         self._refreshed: object = None
         """What the entry was brought up to date with last; None: nothing."""
 
@@ -157,6 +159,7 @@ class StreamSource(ValueSource):
             self.tape.start_next_run()
         self.stream = stream
         self._refreshed = None
+        self._offered = None
         self._last_version = 0
         self.time_ns = 0
         self.trouble = ""
@@ -251,7 +254,10 @@ class StreamSource(ValueSource):
         newer_than = self._last_version
         if stream.live and stream.version == newer_than:
             newer_than = max(newer_than - 1, 0)
-        frame = stream.read(after=newer_than)
+        frame = self._offered
+        if frame is None or view.wants.copied_frame is not frame:
+            frame = stream.read(after=newer_than)
+        self._offered = None
         if frame is None:
             if not stream.run.alive:
                 self._skip_lost_version(newer_than)
@@ -280,6 +286,7 @@ class StreamSource(ValueSource):
             self._last_version = frame.version
             raise
         if not is_taken:
+            self._offered = frame
             return False
         self._next_live_look = time.monotonic() + LIVE_PERIOD
         self._last_version = frame.version

@@ -12,7 +12,11 @@ from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.costs import scaled_size
-from splatview_viewer.kinds.gaussians.arrivals import FrameArrivals, NewScene
+from splatview_viewer.kinds.gaussians.arrivals import (
+    FrameArrivals,
+    FrameCopier,
+    NewScene,
+)
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
@@ -107,6 +111,10 @@ class SceneCache:
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
         self._arrivals = FrameArrivals()
+        self.copier = FrameCopier(gpu_work.steps)
+        """Copies large frames in another thread."""
+        self._is_at_rest = False
+        """No viewport shows the scene: what comes now is taken at once."""
         self._sample_loads = 0
         """The scene (`loads`) of `sample`."""
         self._was_torn = False
@@ -116,22 +124,55 @@ class SceneCache:
 
     # -- scenes --------------------------------------------------------------------
 
-    def put(self, value: Value) -> bool:
-        """Take a scene, or a frame of one, as `View.take`."""
+    def put(self, value: Value, in_steps: bool = False) -> bool:
+        """Take a scene, or a frame of one, as `View.take`.
+
+        Args:
+            value: the scene or the frame.
+            in_steps: a large frame may be copied in another thread. It is not taken
+                yet then, and to be put again: see `copied_frame`.
+        """
         if not isinstance(value, (GaussianScene, StreamFrame)):
             raise ViewerError(f"gaussians: a {type(value).__name__} is no scene")
         if self.busy:
             return False
         if isinstance(value, GaussianScene):
+            self.copier.give_up()
             self.on_gpu = False
             background = value.background or self.background
             new = NewScene(value, None, None, background)
         else:
-            if not self._arrivals.has_arrived(value, self.now):
+            arrived_scene = self._read_arrived(value, in_steps and not self._is_at_rest)
+            if arrived_scene is None:
                 return False
-            new = self._read_frame(value)
-            if not value.intact():
-                return False
+            new = arrived_scene
+        self._take_scene(new)
+        return True
+
+    def _read_arrived(self, frame: StreamFrame, in_steps: bool) -> NewScene | None:
+        """Return the scene of a frame.
+
+        Returns None while it cannot be read, and if it was overwritten meanwhile.
+        """
+        if not self._arrivals.has_arrived(frame, self.now):
+            return None
+        copier = self.copier
+        if copier.frame is frame:
+            if not copier.is_done:
+                return None
+            return copier.take()
+        copier.give_up()
+        if in_steps and copier.copies_apart(frame):
+            self.on_gpu = False
+            copier.begin(frame, self.choices)
+            return None
+        new = self._read_frame(frame)
+        if not frame.intact():
+            return None
+        return new
+
+    def _take_scene(self, new: NewScene) -> None:
+        """Have a scene be drawn from now on."""
         sample = self.sample
         if sample is None or not new.scene.on_gpu:
             sample = sample_scene(new.scene, new.ready)
@@ -153,7 +194,6 @@ class SceneCache:
         self.background = new.background
         self.stale = False
         self.loads += 1
-        return True
 
     def _read_frame(self, frame: StreamFrame) -> NewScene:
         """Read the scene of a frame, in place where that is possible."""
@@ -414,6 +454,7 @@ class SceneCache:
         `loads` changes if the scene is to be drawn again.
         """
         self.now = now
+        self._is_at_rest = False
         # Pictures of viewports that were hidden in this turn come to rest as well.
         for picture in self.pictures:
             if picture.motion.moved_at is None:
@@ -443,6 +484,8 @@ class SceneCache:
 
     def rest(self) -> None:
         """Release what is held only to be drawn next: no viewport shows the scene."""
+        self._is_at_rest = True
+        self.copier.give_up()
         self.moved.land(wait=True)
         if self.renderer.pending:
             self.renderer.read()
@@ -480,6 +523,7 @@ class SceneCache:
         picture.close()
         if self.pictures:
             return
+        self.copier.give_up()
         frame = self._frame
         self._frame = None
         self.renderer.close()

@@ -93,6 +93,8 @@ class SteppedPictures:
 
     def _gives_way(self, picture: ViewportPicture) -> bool:
         """Return whether others come first, for the length of a turn."""
+        if self._version_before != self._cache.loads:
+            self._version_since = None
         since = self._version_since
         if since is not None and self._cache.now - since >= _MAX_VERSION_WAIT_S:
             self._version_since = None

@@ -95,7 +95,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.tools = ToolSet(self, [*tools, self.path, Navigate(self)])
 
     def take(self, link: str, value: Value) -> bool:
-        is_taken = self.data.put(value)
+        is_taken = self.data.put(value, in_steps=self._may_step)
         if is_taken:
             # The caller draws it.
             self._drawn_loads = self.data.loads
@@ -369,6 +369,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         if not is_obeyed or hints.hint is None:
             return
         self.data.choices.add(hints.hint.choice)
+        self.data.copier.give_up()
         # Hint and sample are of the scene as it was.
         hints.hint = None
         self.data.sample = None
@@ -421,6 +422,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             cuda=data.renderer.reads_gpu,
             moving=self.is_moving,
             pending=self._is_pending,
+            copied_frame=data.copier.frame,
         )
 
     def covered(self, rect: Rect) -> Sequence[Rect]:

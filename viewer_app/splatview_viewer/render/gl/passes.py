@@ -18,7 +18,6 @@ from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.sources import TextureSource
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError, telling
-from splatview_viewer.gpu.steps import run_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -346,20 +345,6 @@ class ArrayTextures:
     def __getitem__(self, name: str) -> moderngl.Texture:
         return self._textures[name]
 
-    def write(
-        self, name: str, array: np.ndarray, width: int, capacity: int = 1
-    ) -> None:
-        """Write an array into a texture, row by row from the first one.
-
-        Args:
-            name: the name of the texture.
-            array: (N, components), float32 or int32: N texels.
-            width: texels of a row.
-            capacity: the minimum of texels that the texture has room for; it has room
-                for N anyway.
-        """
-        run_at_once(self.write_steps(name, array, width, WHOLE, capacity))
-
     def write_steps(
         self,
         name: str,
@@ -368,9 +353,15 @@ class ArrayTextures:
         part_sizes: Parts,
         capacity: int = 1,
     ) -> Steps[None]:
-        """Return the steps that write an array into a texture, as `write`.
+        """Return the steps that write an array into a texture, row by row.
 
-        part_sizes: sizes of what is written in one step.
+        Args:
+            name: the name of the texture.
+            array: (N, components), float32 or int32: N texels.
+            width: texels of a row.
+            part_sizes: sizes of what is written in one step.
+            capacity: the minimum of texels that the texture has room for; it has room
+                for N anyway.
         """
         count, components = array.shape
         height = max(ceil_div(max(count, capacity), width), 1)

@@ -339,8 +339,13 @@ class GlRenderer(Renderer):
                 selected = yield from self._selected(options.selection)
                 entries = yield partial(self._sort, self._means, camera, selected)
                 visible = len(entries)
-                count = len(self._means)
-                self._fields.write("order", entries[:, None], self._columns, count)
+                yield from self._fields.write_steps(
+                    "order",
+                    entries[:, None],
+                    self._columns,
+                    part_sizes,
+                    capacity=len(self._means),
+                )
                 yield from self._project(camera, options, visible, part_sizes)
             channels = yield from compositor.steps(visible, camera.near, part_sizes)
         except moderngl.Error as e:

@@ -164,13 +164,15 @@ class _ListTextures:
         self._capacity = 1
         """Entries that the texture holds: it only grows, so that it is seldom made again."""
 
-    def write(self, lists: TileLists) -> None:
-        """Write the lists in place of those before."""
+    def write_steps(self, lists: TileLists, part_sizes: Parts) -> Steps[None]:
+        """Return the steps that write the lists in place of those before."""
         width = 1 << self.bits
         needed = 1 << (len(lists.entries) - 1).bit_length()
         self._capacity = max(self._capacity, needed)
-        self._textures.write("lists", lists.entries[:, None], width, self._capacity)
-        self._textures.write("ranges", lists.ranges, width)
+        entries = lists.entries[:, None]
+        write = self._textures.write_steps
+        yield from write("lists", entries, width, part_sizes, self._capacity)
+        yield from write("ranges", lists.ranges, width, part_sizes)
 
     def __getitem__(self, name: str) -> moderngl.Texture:
         return self._textures[name]
@@ -292,7 +294,7 @@ class TileCompositor(Compositor):
             lists = yield partial(next, chunks, None)
             if lists is None:
                 break
-            self._lists.write(lists)
+            yield from self._lists.write_steps(lists, part_sizes)
             next_slot = 0 if slot is None else 1 - slot
             areas = list(self._targets.walked_areas(lists.ranges, part_sizes.entries))
             # Depth takes a walk of its own: there are not more than eight outputs.
