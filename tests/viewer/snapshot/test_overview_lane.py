@@ -46,6 +46,8 @@ def test_lane_moves_and_zooms_the_window(
 
     widgets.drawn.clear()
     viewer.until(is_drawn)
+    # Nothing that could be pressed has no effect.
+    assert "time play" not in widgets.drawn
     x, y = widgets.middle("Overview track")
 
     def window_now() -> Any:

@@ -34,6 +34,8 @@ class Lane(Protocol):
     """"Training", "Path"."""
     icon: str
     """One of `ui.icons`, or the letter of a run that is compared: "A"."""
+    has_transport: bool
+    """False for what can be moved through on its track alone: nothing there is played."""
 
     @property
     def empty_text(self) -> str:
@@ -80,6 +82,7 @@ class EmptyLane:
     """A lane of what has none, such as an image; everything of it is off."""
 
     caption = ""
+    has_transport = True
     playing = False
 
     def __init__(self, name: str, icon: str, text: str, button: str = "") -> None:

@@ -32,6 +32,7 @@ class Timeline:
 
     name = "Path"
     icon = "film"
+    has_transport = True
 
     def __init__(self, tool: PathTool) -> None:
         self._tool = tool

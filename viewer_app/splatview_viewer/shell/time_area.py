@@ -140,13 +140,15 @@ class _LaneArea:
         self._draw_fold_edge()
         lanes = lanes_of(self.user)
         played_lane = _lane_of_transport(lanes, self.user)
-        side = theme.BUTTON_HEIGHT * self.scale
-        middle = self.rect.y + self.rect.height / 2
-        self._draw_transport(played_lane, middle - side / 2)
+        if played_lane.has_transport:
+            side = theme.BUTTON_HEIGHT * self.scale
+            middle = self.rect.y + self.rect.height / 2
+            self._draw_transport(played_lane, middle - side / 2)
         changed = False
         for lane, top in zip(lanes, _LANE_TOPS, strict=False):
             y = round(self.rect.y + top * self.scale)
-            changed |= self._draw_lane(lane, y, is_chosen=lane is played_lane)
+            is_chosen = lane is played_lane and lane.has_transport
+            changed |= self._draw_lane(lane, y, is_chosen=is_chosen)
         return changed
 
     def draw_folded(self) -> None:
@@ -154,9 +156,11 @@ class _LaneArea:
         lane = chosen_lane(self.user)
         side = min(22 * self.scale, self.rect.height)
         y = self.rect.y + (self.rect.height - side) / 2
-        imgui.set_cursor_screen_pos(ImVec2(self.rect.x + _MARGIN * self.scale, y))
-        self._draw_play(lane, side / self.scale)
-        left = self.rect.x + (_MARGIN + 30) * self.scale
+        left = self.rect.x + _MARGIN * self.scale
+        if lane.has_transport:
+            imgui.set_cursor_screen_pos(ImVec2(left, y))
+            self._draw_play(lane, side / self.scale)
+            left += 30 * self.scale
         imgui.set_cursor_screen_pos(ImVec2(left, self.rect.y))
         item = controls.item(
             "time handle", self.rect.x + self.rect.width - left, self.rect.height
@@ -177,11 +181,13 @@ class _LaneArea:
         """Draw play, track and button of the chosen lane, as a phone has them."""
         lane = chosen_lane(self.user)
         scale = self.scale
-        side = min(44 * scale, self.rect.height)
-        imgui.set_cursor_screen_pos(ImVec2(self.rect.x + 4 * scale, self.rect.y))
-        self._draw_play(lane, side / scale, flat=True)
+        left = round(self.rect.x + 8 * scale)
+        if lane.has_transport:
+            side = min(44 * scale, self.rect.height)
+            imgui.set_cursor_screen_pos(ImVec2(self.rect.x + 4 * scale, self.rect.y))
+            self._draw_play(lane, side / scale, flat=True)
+            left += round(side)
         button_width = 72 * scale
-        left = round(self.rect.x + 8 * scale + side)
         right = round(self.rect.x + self.rect.width - button_width - 4 * scale)
         height = round(min(28 * scale, self.rect.height))
         y = self.rect.y + (self.rect.height - height) // 2
@@ -244,7 +250,10 @@ class _LaneArea:
         if is_narrow:
             name_width = _LANE_HEIGHT
             right_width = _BUTTON[0] + 6
-        x = self.rect.x + _NAME_LEFT * scale
+        name_left = _MARGIN
+        if lane.has_transport:
+            name_left = _NAME_LEFT
+        x = self.rect.x + name_left * scale
         self._draw_name(lane, (x, y), name_width, is_chosen=is_chosen)
         left = round(x + (name_width + _NAME_GAP) * scale)
         right = self.rect.x + self.rect.width - (_MARGIN + right_width) * scale
@@ -274,10 +283,13 @@ class _LaneArea:
         scale = self.scale
         imgui.set_cursor_screen_pos(ImVec2(*corner))
         name = f"lane {lane.name}"
-        item = controls.item(name, width * scale, _LANE_HEIGHT * scale)
-        if item.pressed:
-            self.user.interface.state.lane = lane.name
-        controls.tip(f"Play, back and on are for this lane: {lane.name.lower()}")
+        item = controls.item(
+            name, width * scale, _LANE_HEIGHT * scale, enabled=lane.has_transport
+        )
+        if lane.has_transport:
+            if item.pressed:
+                self.user.interface.state.lane = lane.name
+            controls.tip(f"Play, back and on are for this lane: {lane.name.lower()}")
         draw = imgui.get_window_draw_list()
         ink = theme.DIM
         ground = None

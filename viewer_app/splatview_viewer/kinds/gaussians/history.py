@@ -87,6 +87,7 @@ class TrainingLane:
 
     name = "Training"
     icon = "training"
+    has_transport = True
 
     def __init__(self, tool: HistoryTool) -> None:
         self._tool = tool

@@ -35,6 +35,7 @@ class OverviewLane:
 
     name = "Overview"
     icon = "memory"
+    has_transport = False
     empty_text = ""
     button: LaneButton | None = None
     playing = False
