@@ -16,6 +16,7 @@ from support.viewer import Viewer
 import splatview
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import Key, Wheel
+from splatview_viewer.core.selection import Box, Mask, Selection
 from splatview_viewer.recording.recording import RecordOptions
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -169,6 +170,9 @@ def test_split_over_and_difference_keep_the_camera(
     panes.zoom(0, 3.0)
     viewer = panes.viewer
     camera_before = panes.cameras[0]
+    some = Mask(bytes(25), total=200, count=0)
+    crop = Selection(box=Box(), hidden=some)
+    change_state(panes.views[0], chosen=some, selection=crop)
     viewer.user.choose_tab("compare")
     viewer.click("Split")
     pair = panes.until_pair()
@@ -187,8 +191,17 @@ def test_split_over_and_difference_keep_the_camera(
     viewer.do()
     cameras = {v.view.rig.camera().viewmat.tobytes() for v in difference.views}
     assert cameras == {camera_before}
+    assert all(view.view.host.is_subtracted for view in difference.views)
+    assert not any(view.view.host.is_subtracted for view in panes.views)
     viewer.click("in a pane of its own")
     assert len(panes.views) == 2
+    # Indices into one scene mean nothing in the other, unlike a place.
+    first, second = (view.view.state for view in panes.views)
+    assert (first.chosen, first.selection) == (some, crop)
+    assert (second.chosen, second.selection) == (None, Selection(box=Box()))
+    # Another pane of the same scene has them.
+    panes.beside(panes.keys[0])
+    assert panes.views[1].view.state.chosen is some
 
 
 def test_keys_and_lanes_of_a_split_pane_are_those_of_its_side(

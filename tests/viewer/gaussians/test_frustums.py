@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -273,6 +274,31 @@ def test_follower_shows_the_photograph_and_leaves_with_its_leader(
         follower.follow(view, alike=True)
         follower.tick(6.0)
         assert frustums(follower).through.index is None
+
+
+def test_cameras_that_a_difference_does_not_show_take_no_click(
+    view: Any, content: CamerasContent
+) -> None:
+    tool = frustums(view)
+    tool.change(shown=True)
+    cameras = tool.cameras
+    camera = view.view.rig.camera(RECT)
+    assert cameras is not None
+    corners = cameras.outline(1, tool.depth)
+    x, y = project(camera, corners[1:].mean(0, keepdims=True))[0]
+
+    def click() -> None:
+        tool.handle(PointerPress(x, y, "left"), RECT)
+        tool.handle(PointerRelease(x, y, "left"), RECT)
+
+    host = view.view.host
+    view.view.host = replace(host, is_subtracted=True)
+    click()
+    assert tool.hovered is None
+    assert tool.through.index is None
+    view.view.host = host
+    click()
+    assert tool.through.index is not None
 
 
 def picture_of_camera(

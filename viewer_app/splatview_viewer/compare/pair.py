@@ -193,6 +193,7 @@ class PairView(View[PairSource, PairState]):
             name=previous.name,
             identity=previous.identity,
             resend=previous.resend,
+            is_subtracted=self._state.mode == "difference",
             # Both pictures are of one camera.
             in_steps=False,
             in_active_pane=False,
@@ -295,8 +296,7 @@ class PairView(View[PairSource, PairState]):
         def draw(view: ShownView) -> None:
             view.draw(framebuffer, self._rect)
 
-        with self.host.drawing_to_subtract(self._state.mode == "difference"):
-            return len(self._call_sides(draw, sides))
+        return len(self._call_sides(draw, sides))
 
     def ui(self, rect: Rect, scale: float) -> bool:
         lead = self.lead

@@ -218,13 +218,3 @@ class Host:
             yield
         finally:
             self.exact = previous
-
-    @contextmanager
-    def drawing_to_subtract(self, is_subtracted: bool) -> Iterator[None]:
-        """Set `is_subtracted` for what is drawn inside, and restore it afterwards."""
-        previous = self.is_subtracted
-        self.is_subtracted = is_subtracted
-        try:
-            yield
-        finally:
-            self.is_subtracted = previous

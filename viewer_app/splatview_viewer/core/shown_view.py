@@ -83,7 +83,9 @@ class ShownView:
         Args:
             alike: with the same settings as well.
         """
-        state = leader.view.state if alike else self.view.state
+        state = self.view.state
+        if alike:
+            state = self.view.state_from(leader.view)
         if isinstance(state, PlacedState):
             state = replace(state, place=self.view.place_from(leader.view))
         rect = leader.rect

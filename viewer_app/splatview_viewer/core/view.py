@@ -346,6 +346,10 @@ class View(Generic[Data, State]):
         """Return the place that shows what another view of this kind shows."""
         return leader.state.place
 
+    def state_from(self, leader: Any) -> Any:
+        """Return the state that shows what another view of this kind shows, as it does."""
+        return leader.state
+
     def has_own_frame(self, leader: Any) -> bool:
         """Return whether its places are other ones than those of another view.
 

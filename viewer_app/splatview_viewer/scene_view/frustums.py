@@ -235,6 +235,8 @@ class Frustums(Tool[TrainedView]):
     def handle(self, event: Event, rect: Rect) -> bool | None:
         if self.content is None:
             return None
+        if self.view.host.is_subtracted:
+            return self._handle_unseen(event, rect)
         if self.through.is_there and self.state.comparison == "wipe":
             needs_redraw = self._handle_divider(event, rect)
             if needs_redraw is not None:
@@ -246,6 +248,14 @@ class Frustums(Tool[TrainedView]):
             if needs_redraw is not None:
                 return needs_redraw
         return self._handle_pointer(event, rect)
+
+    def _handle_unseen(self, event: Event, rect: Rect) -> bool | None:
+        """Take keys alone: nothing of the cameras is drawn that could be clicked."""
+        if isinstance(event, Key):
+            return self._handle_key(event)
+        self._click.cancel()
+        self._hover(math.nan, math.nan, rect)
+        return None
 
     def _handle_pan(self, event: Event, rect: Rect) -> bool | None:
         """Pan and magnify the photograph: a finger never leaves its camera."""
@@ -418,7 +428,8 @@ class Frustums(Tool[TrainedView]):
     def draw_over(self, rect: Rect, scale: float) -> bool:
         content = self.content
         cameras = self.cameras
-        if content is None or cameras is None:
+        is_drawn = not self.view.host.is_subtracted
+        if content is None or cameras is None or not is_drawn:
             return False
         if self.through.is_there:
             if self.view.data.summary is not None:

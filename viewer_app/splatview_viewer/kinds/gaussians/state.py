@@ -79,3 +79,15 @@ class GaussianState:
     smooth: bool = True
     """While the camera moves, the picture before may be moved along until the next one
     is done."""
+
+    def for_another_scene(self, state: GaussianState) -> GaussianState:
+        """Return this state for a view of another scene, which has a state already.
+
+        What names single Gaussians stays as it is there: here it is others.
+        """
+        selection = replace(
+            self.selection,
+            marked=state.selection.marked,
+            hidden=state.selection.hidden,
+        )
+        return replace(self, selection=selection, chosen=state.chosen)

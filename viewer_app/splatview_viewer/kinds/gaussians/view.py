@@ -404,6 +404,11 @@ class GaussianView(View[SceneCache, GaussianState]):
     def place_from(self, leader: Any) -> CameraPlace:
         return place_from(self, leader)
 
+    def state_from(self, leader: Any) -> GaussianState:
+        if leader.data is self.data:
+            return leader.state
+        return leader.state.for_another_scene(self.state)
+
     def has_own_frame(self, leader: Any) -> bool:
         return has_own_frame(self, leader)
 
