@@ -3,7 +3,8 @@
 Correctness is checked in the same run.
 
 `python -m benchmarks` runs all of them and prints tables; `python -m benchmarks publish
---save` runs one and appends it to RESULTS.md. Each module has `run() -> list[dict[str,
+--save` runs one and keeps its rows in benchmarks/results, from which `python -m
+benchmarks --page` makes docs/performance.md. Each module has `run() -> list[dict[str,
 str]]`: one dictionary per line of its table. Those named gpu_... need an NVIDIA GPU and
 a minute each.
 """

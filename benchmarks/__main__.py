@@ -1,5 +1,8 @@
 """Run benchmarks and print their tables: `python -m benchmarks [NAME ...] [--save]`.
 
+`--save` keeps the rows as benchmarks/results/NAME.MACHINE.json, in place of older ones;
+`--page` makes docs/performance.md from these files.
+
 `python -m benchmarks memory-trace OUT --events N` writes a memory snapshot to try
 things with.
 """
@@ -15,7 +18,10 @@ import time
 from datetime import date
 from pathlib import Path
 
-from benchmarks.harness import Skipped, machine, table
+from benchmarks.harness import Rows, Skipped, table
+from benchmarks.machines import commit, this_machine, versions
+from benchmarks.page import PAGE, write_page
+from benchmarks.records import RESULTS, Record
 
 NAMES = (
     "imports",
@@ -57,7 +63,20 @@ def main() -> int:
         help=f"which: {', '.join(NAMES)}; all by default",
     )
     parser.add_argument(
-        "--save", action="store_true", help="append the tables to benchmarks/RESULTS.md"
+        "--save", action="store_true", help="keep the rows as a file of the results"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FOLDER",
+        default=Path(os.environ.get("SPLATVIEW_BENCHMARK_RESULTS", RESULTS)),
+        help="folder of the results (default: $SPLATVIEW_BENCHMARK_RESULTS, or "
+        "benchmarks/results)",
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="make docs/performance.md from the results, and measure nothing",
     )
     options = parser.parse_args()
     unknown = set(options.names) - set(NAMES)
@@ -65,6 +84,10 @@ def main() -> int:
         parser.error(
             f"{unknown.pop()!r} is not a benchmark; expected {', '.join(NAMES)}"
         )
+    if options.page:
+        write_page(options.results)
+        print(f"wrote {PAGE}")
+        return 0
     failed = False
     with tempfile.TemporaryDirectory(prefix="sv-bench-") as folder:
         os.environ["SPLATVIEW_RUNTIME_DIR"] = folder  # not among the user's own runs
@@ -81,17 +104,24 @@ def main() -> int:
             complete = [row for row in rows if "failed" not in row]
             failed |= len(complete) < len(rows)
             if options.save and complete:
-                save(name, module.__doc__ or "", table(complete))
+                saved = save(name, module.__doc__ or "", complete, options.results)
+                print(f"saved {saved}", flush=True)
     return int(failed)
 
 
-def save(name: str, description: str, text: str) -> None:
-    results = Path(__file__).parent / "RESULTS.md"
-    with results.open("a", encoding="utf-8") as f:
-        f.write(
-            f"\n## {name}, {date.today().isoformat()}\n\n{description.splitlines()[0]}\n\n{machine()}  \n"
-            f"`python -m benchmarks {name}`\n\n{text}\n"
-        )
+def save(name: str, description: str, rows: Rows, folder: Path) -> Path:
+    """Keep the rows of a benchmark; return their file."""
+    record = Record(
+        benchmark=name,
+        measures=description.splitlines()[0],
+        date=date.today().isoformat(),
+        command=f"python -m benchmarks {name}",
+        machine=this_machine(),
+        versions=versions(),
+        rows=rows,
+        commit=commit(),
+    )
+    return record.save(folder)
 
 
 if __name__ == "__main__":

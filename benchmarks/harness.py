@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import platform
 import queue
 import statistics
 import subprocess
@@ -104,36 +103,19 @@ def mid_and_p99(ns: Sequence[int], unit: float = 1e3) -> tuple[float, float]:
     return statistics.median(ns) / unit, percentile(ns, 0.99) / unit
 
 
-def table(rows: list[dict[str, str]]) -> str:
+def column_names(rows: Rows) -> list[str]:
+    """Return the columns of rows, in the order in which they first occur."""
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def table(rows: Rows) -> str:
     """Return rows as a Markdown table."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = column_names(rows)
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += [
         "| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows
     ]
     return "\n".join(lines)
-
-
-def machine() -> str:
-    """Return processor, cores, system and versions, on one line."""
-    import torch
-
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    if torch.cuda.is_available():
-        gpu = f", {torch.cuda.get_device_name()}"
-    else:
-        gpu = ", no GPU"
-    return (
-        f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
-        f"torch {torch.__version__}"
-    )
 
 
 class Program:

@@ -28,7 +28,8 @@ import torch
 
 import splatview
 from benchmarks.crowd import Crowd
-from benchmarks.harness import machine, table
+from benchmarks.harness import table
+from benchmarks.machines import this_machine
 from splatview.api import session as publishing
 
 SURE = 4.0
@@ -286,7 +287,7 @@ def main(arguments: list[str] | None = None) -> int:
             else:
                 os.environ["SPLATVIEW_RUNTIME_DIR"] = saved
     findings, leaking = rows(series)
-    print(f"{machine()}  \n{load}\n\n{table(findings)}")
+    print(f"{this_machine().label}  \n{load}\n\n{table(findings)}")
     return int(leaking)
 
 

@@ -1,0 +1,115 @@
+"""The performance page: it agrees with the kept results, and says what was missed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machines import Machine
+from benchmarks.page import PAGE, page_text
+from benchmarks.records import Record, load_records
+
+ROOT = Path(__file__).resolve().parents[1]
+EPYC = Machine("AMD EPYC", 2)
+H200 = Machine("Xeon", 16, gpu="NVIDIA H200")
+
+
+def imports(milliseconds: str, date: str = "2026-11-29") -> Record:
+    """Return a record of the benchmark of imports."""
+    rows = [{"program": "import splatview", "more than bare, ms": milliseconds}]
+    return record("imports", EPYC, rows, date)
+
+
+def record(
+    benchmark: str,
+    machine: Machine,
+    rows: list[dict[str, str]],
+    date: str = "2026-11-29",
+) -> Record:
+    return Record(
+        benchmark=benchmark,
+        measures="Measure.",
+        date=date,
+        command=f"python -m benchmarks {benchmark}",
+        machine=machine,
+        versions={"python": "3.12.3"},
+        rows=rows,
+    )
+
+
+def test_page_agrees_with_the_results() -> None:
+    is_current = PAGE.read_text(encoding="utf-8") == page_text(load_records())
+    assert is_current, "run `python -m benchmarks --page` after a change of results"
+
+
+def test_results_keep_the_newest_record_of_each_machine(tmp_path: Path) -> None:
+    imports("0.4", "2026-11-28").save(tmp_path)
+    path = imports("0.3").save(tmp_path)
+    record("imports", H200, [{"program": "import splatview"}]).save(tmp_path)
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["imports.amd-epyc-2-cores.json", "imports.nvidia-h200.json"]
+    content = json.loads(path.read_text())
+    assert content["columns"][1] == {"name": "more than bare, ms", "unit": "ms"}
+    first, _ = load_records(tmp_path)
+    assert first.rows == imports("0.3").rows
+    assert first.machine == EPYC
+
+
+def test_figure_over_its_target_is_named_as_missed() -> None:
+    page_within_target = page_text([imports("0.4")])
+    assert (
+        "| 0.4 ms | - | at most 15 ms | 0.027 | AMD EPYC, 2 cores, 29 Nov"
+        in page_within_target
+    )
+    assert "Missed:" not in page_within_target
+    page_over_target = page_text([imports("20.0")])
+    assert "| 1.33, **missed** |" in page_over_target
+    assert "(AMD EPYC, 2 cores): at most 15 ms was the target." in page_over_target
+
+
+def test_peer_of_the_same_run_gives_the_ratio() -> None:
+    viewer_row = {"what": "published at every step, camera still"}
+    viewer_row |= {
+        "training speed": "0.980 (170 steps/s)",
+        "images/s": "10.0 (0.0 moved)",
+    }
+    peer_row = {"what": "nerfview: still", "training speed": "0.490", "images/s": "7.8"}
+    remaining_rows = [
+        {"what": title, "training speed": "1.0"}
+        for title in (
+            "none, published at every step",
+            "scene refreshed 10 times/s",
+            "camera moving all the time, default budget",
+            "camera moving, --gpu-budget 1",
+            "1 s of dragging, 1 s of rest",
+        )
+    ]
+    with_peer = page_text(
+        [record("gpu_training", H200, [viewer_row, *remaining_rows, peer_row])]
+    )
+    assert "| 0.980, 10.0 pictures/s | 0.490, 7.8 pictures/s, nerfview |" in with_peer
+    assert "| at least 0.98 | 2.00 | H200, 29 Nov 2026, `gpu_training` |" in with_peer
+    without = page_text([record("gpu_training", H200, [viewer_row, *remaining_rows])])
+    assert "| 0.980, 10.0 pictures/s | - | at least 0.98 | 1.00 | H200" in without
+
+
+def test_figure_without_its_row_raises_an_error() -> None:
+    renamed = record("imports", EPYC, [{"program": "import another"}])
+    with pytest.raises(ValueError, match=r"no row of 'imports' matches .* page\.toml"):
+        page_text([renamed])
+
+
+def test_links_to_the_page_name_its_headings() -> None:
+    headings = re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    linked = {
+        anchor
+        for page in pages
+        for anchor in re.findall(r"performance\.md#([\w-]+)", page.read_text())
+    }
+    assert linked
+    assert linked <= anchors
