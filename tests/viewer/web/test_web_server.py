@@ -428,6 +428,16 @@ def test_page_that_floods_a_busy_viewer_is_closed(server: WebServer) -> None:
     assert server.arrivals() == []
 
 
+def test_moves_that_wait_are_kept_while_a_button_is_down(visitor: Visitor) -> None:
+    """A lasso has all its corners however busy the viewer is."""
+    corners = [ev.PointerMove(x, 5) for x in (10, 20, 30)]
+    visitor.send(ev.PointerPress(1, 5))
+    for message in (*corners, ev.PointerRelease(30, 5), *corners):
+        visitor.send(message)
+    visitor.check_goes_on()
+    assert visitor.client.received(ev.PointerMove) == [*corners, corners[-1]]
+
+
 def test_pages_and_connections_beyond_the_caps_are_closed(
     server: WebServer, join: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

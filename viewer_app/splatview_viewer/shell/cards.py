@@ -99,6 +99,8 @@ _COMMENTS_AT = 52
 """Letters before the comments."""
 _HEIGHT = 318.0
 _END_HEIGHT = 48.0
+_TOOLS = 52.0
+"""Points at the left of a picture that its tools have."""
 _PHONE_TOOLS = 60.0
 """Points at the right of a phone's picture that its tools have."""
 _REASON_LINES = 2
@@ -116,6 +118,21 @@ def seen_part(viewport: Viewport) -> Rect:
         return picture
     hidden = min(max(zones.panel.x + zones.panel.width - picture.x, 0), picture.width)
     return Rect(picture.x + hidden, picture.y, picture.width - hidden, picture.height)
+
+
+def free_part(viewport: Viewport, scale: float) -> Rect:
+    """Return the part of a pane's picture in which a card covers no tools."""
+    picture = seen_part(viewport)
+    if viewport.user.interface.zones.form == "phone":
+        tools_width = round(_PHONE_TOOLS * scale)
+        return Rect(picture.x, picture.y, picture.width - tools_width, picture.height)
+    tools_width = round(_TOOLS * scale)
+    return Rect(
+        picture.x + tools_width,
+        picture.y,
+        picture.width - tools_width,
+        picture.height,
+    )
 
 
 @contextmanager
@@ -288,19 +305,17 @@ def draw_refusal(
     All of the reason, and where the file is, come with "Details".
     """
     picture = seen_part(viewport)
-    # On a phone the tools are at the right.
-    side = 0.0
-    if user.interface.zones.form == "phone":
-        side = _PHONE_TOOLS
-    available_width = picture.width - side * scale
-    width = round(min(560 * scale, available_width - 24 * scale))
+    free = free_part(viewport, scale)
+    width = round(min(560 * scale, free.width - 24 * scale))
     line = imgui.get_text_line_height()
     is_whole = viewport.shows_details
     lines = _lines_of_refusal(refusal, width - 32 * scale, is_whole=is_whole)
     height = round(_END_HEIGHT * scale + len(lines) * line + 12 * scale)
     if width < 120 * scale or height > picture.height:
         return
-    x = round(picture.x + (available_width - width) / 2)
+    centered_x = picture.x + (picture.width - width) / 2
+    last_x = free.x + free.width - 12 * scale - width
+    x = round(min(max(centered_x, free.x + 12 * scale), last_x))
     rect = Rect(x, round(picture.y + 14 * scale), width, height)
     with dark_card("refusal", viewport, rect) as opened:
         if not opened:

@@ -14,6 +14,7 @@ from splatview_viewer.shell.cards import (
     draw_empty,
     draw_end,
     draw_refusal,
+    free_part,
     has_end_card,
     seen_part,
 )
@@ -69,7 +70,7 @@ def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
         _message(picture, scale, [entry.name, text], theme.INK_DIM)
     else:
         _draw_cards(viewport, entry, scale)
-        _draw_troubles(viewport, working[0], picture, scale)
+        _draw_troubles(viewport, working[0], scale)
 
 
 def _draw_progress(entry: Entry, share: float, picture: Rect, scale: float) -> None:
@@ -98,15 +99,17 @@ def _draw_cards(viewport: Viewport, entry: Entry, scale: float) -> None:
         draw_end(viewport.user, viewport, entry, scale)
 
 
-def _draw_troubles(viewport: Viewport, slot: Slot, picture: Rect, scale: float) -> None:
+def _draw_troubles(viewport: Viewport, slot: Slot, scale: float) -> None:
     """Draw what the publisher, or the picture's own drawing, reports as wrong."""
+    picture = seen_part(viewport)
+    free = free_part(viewport, scale)
     troubles = viewport.user.catalogue.links.troubles(slot)[:_MOST_TROUBLES]
     reason = viewport.faults.reason("overlay")
     if reason:
         troubles = [f"What is written over the picture failed: {reason}", *troubles]
     lines = []
     for text in troubles:
-        for line in lines_of(text, text_room(picture, scale), 3):
+        for line in lines_of(text, text_room(free, scale), 3):
             lines.append((line, theme.INK_FAULT))
     if not lines:
         return
@@ -115,6 +118,7 @@ def _draw_troubles(viewport: Viewport, slot: Slot, picture: Rect, scale: float) 
         (picture.x + picture.width / 2, picture.y + 8 * scale),
         lines,
         (0.5, 0),
+        bounds=free,
         ground=theme.CARD,
         pad=0.65,
     )

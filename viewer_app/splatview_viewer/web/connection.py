@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aiohttp import WSMsgType
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import FileDrop, Inbox, PointerMove, Resize
+from splatview_viewer.core.events import (
+    FileDrop,
+    Inbox,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Resize,
+)
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_OFFERS = 8
 """Files that wait to be fetched by a page; a further one replaces the oldest."""
+_MOST_DRAG_MOVES = 2048
+"""Moves of one drag that are all kept: at 60 a second those of half a minute."""
 _FLUSH_S = 0.3
 """Seconds within which messages that wait are still sent when a connection ends."""
 
@@ -39,11 +48,35 @@ class Closing(NamedTuple):
     reason: str
 
 
-def _replaces(
-    new: Event | m.Visible | m.Lost, last: Event | m.Visible | m.Lost
-) -> bool:
-    """Return True if a message of a page makes the one before it superfluous."""
-    return type(new) is type(last) and isinstance(new, (PointerMove, Resize))
+class _PointerDrag:
+    """Tells which messages of a page make the one before them superfluous."""
+
+    def __init__(self) -> None:
+        self._buttons: set[str] = set()
+        """The buttons that are down."""
+        self._moves_left = 0
+        """Moves of the drag that are all kept, so that a lasso has its corners."""
+
+    def note(self, message: Event | m.Visible | m.Lost) -> None:
+        """Take in what the page did."""
+        match message:
+            case PointerPress():
+                self._buttons.add(message.button)
+                self._moves_left = _MOST_DRAG_MOVES
+            case PointerRelease():
+                self._buttons.discard(message.button)
+            case PointerMove():
+                self._moves_left -= 1
+
+    def replaces(
+        self, new: Event | m.Visible | m.Lost, last: Event | m.Visible | m.Lost
+    ) -> bool:
+        """Return True if a message makes the one before it superfluous."""
+        if type(new) is not type(last):
+            return False
+        if isinstance(new, PointerMove):
+            return not self._buttons or self._moves_left <= 0
+        return isinstance(new, Resize)
 
 
 class PageConnection:
@@ -74,7 +107,8 @@ class PageConnection:
         self.hello = hello
         self.peer = peer
         self.wake = wake
-        self.inbox: Inbox[Event | m.Visible | m.Lost] = Inbox(_replaces)
+        self._drag = _PointerDrag()
+        self.inbox: Inbox[Event | m.Visible | m.Lost] = Inbox(self._drag.replaces)
         self.pictures: Sender | None = None
         self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
         """Each file that waits to be fetched, or its content, by its key."""
@@ -113,6 +147,7 @@ class PageConnection:
         """
         if self.closed:
             return False
+        self._drag.note(message)
         if not self.inbox.put(message):
             self.close("The viewer is too far behind.", 1013)
             return False
