@@ -1,8 +1,9 @@
 # `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.11 or newer.
-.PHONY: demo test soak check bench pictures clean
+.PHONY: demo test soak check bench pictures docs links clean
 
 # Many tests wait for other programs: one worker more than there are processors.
 WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+SPHINX = .venv/bin/python -m sphinx -q -W --keep-going -j auto -d build/doctrees
 PYTEST = .venv/bin/python -m pytest --durations=30
 
 demo:  # without a terminal and a display, where nobody would end it, it ends with its picture
@@ -30,6 +31,15 @@ check:  # format, lint, spelling, the arrows between rooms, and the types of pro
 	@.venv/bin/python tools/readability.py
 	@.venv/bin/lint-imports
 	@.venv/bin/pyright --threads
+
+docs:  # the pages into build/docs, and their links to each other; no network is needed
+	@bash .ci/setup dev
+	@$(SPHINX) -b html docs build/docs
+	@.venv/bin/python tools/check_links.py build/docs
+
+links:  # the pages' links to other sites, by hand: sites come and go
+	@bash .ci/setup dev
+	@$(SPHINX) -b linkcheck docs build/links
 
 bench:
 	@bash .ci/setup test

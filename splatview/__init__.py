@@ -1,5 +1,7 @@
 """splatview: a window into a running PyTorch process, from another process.
 
+In a training script::
+
     import splatview
     splatview.publish(tensor)          # an image, or a Gaussian Splatting scene
 

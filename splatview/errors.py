@@ -1,5 +1,7 @@
 """The errors that a script may catch from splatview.
 
+For example::
+
     try:
         splatview.show()
     except splatview.errors.NoViewerError:
@@ -11,14 +13,12 @@ Mistakes of the caller are Python's own TypeError and ValueError, in every funct
 there and counted, and raised only with SPLATVIEW_STRICT=1. Functions whose caller waits
 for a result raise those faults:
 
-| function | raises |
-|---|---|
-| `show` | NoViewerError, RuntimeFolderError |
-| `frames` | TimeoutError when no frame comes in time |
-| `grab` | LookupError for no such stream, TimeoutError, RuntimeError, SharingError |
-| `Window.start` | RuntimeError, RuntimeFolderError, SharingError |
-| `splatview.gl` | SharingError |
-| `paused`, `wait_while_paused` | nothing |
+- `show`: NoViewerError, RuntimeFolderError
+- `frames`: TimeoutError when no frame comes in time
+- `grab`: LookupError for no such stream, TimeoutError, RuntimeError, SharingError
+- `Window.start`: RuntimeError, RuntimeFolderError, SharingError
+- `splatview.gl`: SharingError
+- `paused`, `wait_while_paused`: nothing
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """CUDA tensors over OpenGL textures and the reverse, for any OpenGL program.
 
+For example::
+
     frame = splatview.gl.TextureTensor(texture)   # a moderngl texture or renderbuffer
     frame.update()                                # frame.tensor has what was drawn
     shown = splatview.gl.texture(tensor, ctx)     # shown.texture

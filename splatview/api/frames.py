@@ -61,6 +61,8 @@ def frames(
 ) -> Frames:
     """Iterate the newest frames of a stream of this or another process of the same user.
 
+    For example::
+
         for frame in splatview.frames("camera"):
             boxes = detect(frame.tensor)
 

@@ -21,6 +21,8 @@ _OWN_COMMANDS = {
     "demo": "train a small Gaussian scene and watch it",
     "camera": "show a webcam, a video or a stream, and what a detector finds",
 }
+SUMMARIES = {**_VIEWER_COMMANDS, **_OWN_COMMANDS}
+"""A line of help for each command."""
 _MODULES = {
     "status": "splatview.cli.status",
     "doctor": "splatview.cli.doctor",
@@ -45,9 +47,9 @@ commands:
 `splatview COMMAND --help` tells more.
 Packages that only memory, video and camera need are extras: `splatview doctor`
 prints the line that installs them.
-Environment: SPLATVIEW_RUNTIME_DIR (where runs are found), SPLATVIEW_NAME (what
-a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1
-(publish does nothing).
+
+environment variables:
+{variables}
 """
 
 
@@ -92,9 +94,13 @@ def _leave_out_folders_of_others() -> None:
 def _run_command(args: list[str]) -> int:
     """Run one command; return its exit code."""
     if not args or args[0] in ("-h", "--help", "help"):
-        commands = {**_VIEWER_COMMANDS, **_OWN_COMMANDS}
-        lines = [f"    {name:<8} {text}" for name, text in commands.items()]
-        print(_USAGE.format(commands="\n".join(lines)))
+        from splatview_ipc.system.variables import VARIABLES
+
+        commands = [f"    {name:<8} {text}" for name, text in SUMMARIES.items()]
+        variables = [f"    {v.name:<21} {v.summary}" for v in VARIABLES]
+        print(
+            _USAGE.format(commands="\n".join(commands), variables="\n".join(variables))
+        )
         return 0 if args else 2
     if args[0] == "--version":
         from splatview import __version__
@@ -105,7 +111,7 @@ def _run_command(args: list[str]) -> int:
     if command in _VIEWER_COMMANDS:
         _become_viewer(command, options)
     if command not in _OWN_COMMANDS:
-        expected = ", ".join([*_VIEWER_COMMANDS, *_OWN_COMMANDS])
+        expected = ", ".join(SUMMARIES)
         print(
             f"splatview: {command!r} is not a command; expected {expected}",
             file=sys.stderr,

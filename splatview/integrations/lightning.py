@@ -1,5 +1,7 @@
 """Show what a module of PyTorch Lightning has learned, by a callback.
 
+For example::
+
     from splatview.integrations.lightning import SplatviewCallback
     callback = SplatviewCallback(lambda module: {"render": module.render()})
     trainer = lightning.Trainer(callbacks=[callback])

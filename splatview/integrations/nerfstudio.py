@@ -1,5 +1,7 @@
 """Show the Gaussians of nerfstudio's Splatfacto and its kin after every step.
 
+The command::
+
     python -m splatview.integrations.nerfstudio splatfacto --data FOLDER
 
 takes the place of `ns-train splatfacto --data FOLDER`. A script of your own calls

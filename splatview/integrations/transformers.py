@@ -1,5 +1,7 @@
 """Show what a model of Hugging Face's Trainer has learned, by a callback.
 
+For example::
+
     from splatview.integrations.transformers import SplatviewCallback
     callback = SplatviewCallback(lambda model: {"render": model.render()})
     Trainer(model, arguments, callbacks=[callback], ...)

@@ -77,6 +77,8 @@ class _ImageForm:
 class SharedTexture(AbstractContextManager["SharedTexture"]):
     """A texture of ours to draw from or into, that tensors are copied to and from.
 
+    For example::
+
         canvas = SharedTexture(ctx, (1024, 1024))
         # OpenGL may draw with canvas.texture at any time.
         canvas.write(tensor)

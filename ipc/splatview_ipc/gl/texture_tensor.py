@@ -57,6 +57,8 @@ _FRAMEBUFFER_TARGETS = {
 class TextureTensor(AbstractContextManager["TextureTensor"]):
     """A CUDA tensor that is read from a texture, or is written into it.
 
+    For example::
+
         # A moderngl texture or renderbuffer of your program.
         frame = TextureTensor(texture)
         while drawing:

@@ -103,14 +103,14 @@ def parse_options(kind: Any, prog: str, args: Sequence[str]) -> Any:
     import tyro
 
     if "-h" in args or "--help" in args:
-        _set_help_of_fields(kind)
+        set_help_of_fields(kind)
         _print_description(kind)
     return tyro.cli(
         kind, prog=prog, args=args, description="", config=(tyro.conf.DisallowNone,)
     )
 
 
-def _set_help_of_fields(kind: Any) -> None:
+def set_help_of_fields(kind: Any) -> None:
     """Give the fields of a dataclass their documentation as tyro's help.
 
     tyro would read it in the same way, but keep the ends of lines.
