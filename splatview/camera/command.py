@@ -33,16 +33,16 @@ _MAX_SIDE = 16384
 class CameraCommand:
     """Show a camera, a video or a network stream, and what a detector finds in it.
 
-    A webcam:   splatview camera 0
+    Examples:
 
-    What is in the pictures:   splatview camera 0 --detect yolo11n.onnx
+        splatview camera 0                                  # a webcam
+        splatview camera test                               # without any camera
+        splatview camera 0 --detect yolo11n.onnx            # boxes around what is there
+        splatview camera street.mp4 --detect people         # without any model
+        splatview camera 0 --detect mymodule:find           # a function of yours
 
-    People, without any model:   splatview camera street.mp4 --detect people
-
-    Your own detector, a function of an (H, W, 3) RGB array:
-      splatview camera 0 --detect mymodule:find
-
-    Without a camera:   splatview camera test
+    The function takes an (H, W, 3) RGB array and returns boxes, (N, 4 to 6) of x0 y0 x1
+    y1, score, class, or a mapping of what splatview.annotate takes.
 
     Capturing, detecting and showing are three processes: none waits for another. Any
     other process can have the pictures as well: for frame in
@@ -95,9 +95,9 @@ class CameraCommand:
     """Show it in browsers: prints the address to open. The default where there is no
     display."""
     offscreen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Show it nowhere: for --out."""
+    """Show it in neither: --out alone is written."""
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
-    """Where --web serves; if it is taken, at the next one that is free."""
+    """The port of --web; if it is taken, the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Let --web be reached at this address of the machine from elsewhere as well;
     as for splatview serve."""

@@ -15,7 +15,9 @@ import tempfile
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import tyro
 
 from splatview.cli import sharing_trial
 from splatview_ipc.system import entry
@@ -57,9 +59,14 @@ class Doctor:
     """Try all that splatview needs on this machine, and say how to mend what is missing.
 
     Exit code 0: publishing and viewing work. 1: something needed is broken.
+
+    Examples:
+
+        splatview doctor                       # one line for each part
+        splatview doctor --json                # for programs and reports of faults
     """
 
-    json: bool = False
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: [{"name", "state": "ok" | "absent" | "broken", "detail", "mend"}]."""
 
 

@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import chain
 
-_VIEWER_COMMANDS = {
-    "serve": "show running trainings, or files, in a window or in browsers",
-    "shot": "draw one stream or file into a picture, without screen or viewer",
-    "video": "film a scene along a camera path, into an mp4 or PNGs",
-    "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
+_GROUPS = {
+    "Watch a training": {
+        "serve": "show running trainings, or files, in a window or in browsers",
+        "demo": "train a small Gaussian scene and watch it",
+    },
+    "Keep pictures and films": {
+        "shot": "draw one stream or file into a picture, without screen or viewer",
+        "video": "film a scene along a camera path, into an mp4 or PNGs",
+    },
+    "See where GPU memory goes": {
+        "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
+    },
+    "Watch a camera": {
+        "camera": "show a webcam, a video or a stream, and what a detector finds",
+    },
+    "Look after the machine": {
+        "status": "list the runs, streams and viewers of this machine",
+        "doctor": "test all that splatview needs, and say how to mend what is missing",
+    },
 }
-_OWN_COMMANDS = {
-    "status": "list the runs, streams and viewers of this machine",
-    "doctor": "test all that splatview needs, and say how to mend what is missing",
-    "demo": "train a small Gaussian scene and watch it",
-    "camera": "show a webcam, a video or a stream, and what a detector finds",
-}
-SUMMARIES = {**_VIEWER_COMMANDS, **_OWN_COMMANDS}
+"""Commands with a line of help each, by what a user wants, in the order of the help."""
+SUMMARIES = dict(chain.from_iterable(group.items() for group in _GROUPS.values()))
 """A line of help for each command."""
+_OPTIONS = ("--help", "--version")
+_VIEWER_COMMANDS = ("serve", "shot", "video", "memory")
 _MODULES = {
     "status": "splatview.cli.status",
     "doctor": "splatview.cli.doctor",
@@ -41,14 +53,15 @@ In your training script:
 
 and in another terminal: splatview serve, or in a notebook: splatview.show()
 
-commands:
 {commands}
+Options:
+    -V, --version    print the version
+    -h, --help       print this; `splatview COMMAND --help` has options and examples
 
-`splatview COMMAND --help` tells more.
 Packages that only memory, video and camera need are extras: `splatview doctor`
 prints the line that installs them.
 
-environment variables:
+Environment variables:
 {variables}
 """
 
@@ -93,16 +106,15 @@ def _leave_out_folders_of_others() -> None:
 
 def _run_command(args: list[str]) -> int:
     """Run one command; return its exit code."""
+    if args[:1] == ["help"] and len(args) > 1:
+        return _run_command([args[1], "--help"])
     if not args or args[0] in ("-h", "--help", "help"):
         from splatview_ipc.system.variables import VARIABLES
 
-        commands = [f"    {name:<8} {text}" for name, text in SUMMARIES.items()]
         variables = [f"    {v.name:<21} {v.summary}" for v in VARIABLES]
-        print(
-            _USAGE.format(commands="\n".join(commands), variables="\n".join(variables))
-        )
+        print(_USAGE.format(commands=_list_commands(), variables="\n".join(variables)))
         return 0 if args else 2
-    if args[0] == "--version":
+    if args[0] in ("-V", "--version"):
         from splatview import __version__
 
         print(f"splatview {__version__}")
@@ -110,14 +122,34 @@ def _run_command(args: list[str]) -> int:
     command, *options = args
     if command in _VIEWER_COMMANDS:
         _become_viewer(command, options)
-    if command not in _OWN_COMMANDS:
-        expected = ", ".join(SUMMARIES)
-        print(
-            f"splatview: {command!r} is not a command; expected {expected}",
-            file=sys.stderr,
-        )
+    if command not in _MODULES:
+        _print_unknown(command)
         return 2
     return _run_own(command, options)
+
+
+def _print_unknown(word: str) -> None:
+    """Print that a word is no command or option, and the nearest one."""
+    from splatview_ipc.system.terminal import printable
+    from splatview_ipc.system.usage import did_you_mean
+
+    if word.startswith("-"):
+        fault = f"there is no option {word}.{did_you_mean(word, _OPTIONS)}"
+    else:
+        fault = (
+            f"{word!r} is not a command.{did_you_mean(word, SUMMARIES)} "
+            f"Expected {', '.join(SUMMARIES)}."
+        )
+    print(f"splatview: {printable(fault)} See: splatview --help", file=sys.stderr)
+
+
+def _list_commands() -> str:
+    """Return the commands in their groups, as lines of the help."""
+    lines = []
+    for title, commands in _GROUPS.items():
+        lines.append(f"{title}:")
+        lines += [f"    {name:<8} {text}" for name, text in commands.items()]
+    return "\n".join(lines)
 
 
 def _become_viewer(command: str, options: list[str]) -> None:

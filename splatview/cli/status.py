@@ -6,7 +6,9 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
 
 from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
 from splatview_ipc.system import entry
@@ -32,16 +34,23 @@ _STILL_RUNS = "paused, but its script goes on: it waits where it calls splatview
 class Status:
     """List the live runs of this user, with their streams, viewers and addresses.
 
-    Browsers can open an address. It holds its viewer's token, which admits other users: keep it to yourself.
+    Browsers can open an address. It holds its viewer's token, which admits other users:
+    keep it to yourself.
+
+    Examples:
+
+        splatview status                       # everything that runs here
+        splatview status --run train           # one run
+        splatview status --json                # for programs
     """
 
-    json: bool = False
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...],
     "paused", "waits"}], "viewers": [{"pid", "url", "host", "port", "run", "started"}]}.
     "paused": whether a viewer pauses the run; "waits": whether its script waits for
     that now. The latter viewers serve browsers; "run" is the only one that each shows,
     or null."""
-    run: str | None = None
+    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Only the run with this id, beginning of an id, name or process id."""
 
 
@@ -67,8 +76,9 @@ def main(args: list[str]) -> int:
         print(*_run_lines(run), sep="\n")
     if not runs and options.run:
         print(
-            f"No run that {options.run!r} names in {printable(folder)}; "
-            f"{explain_missing_run(folder, options.run)}"
+            f"splatview status: no run that {options.run!r} names in "
+            f"{printable(folder)}; {explain_missing_run(folder, options.run)}",
+            file=sys.stderr,
         )
     elif not runs:
         print(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from splatview.demo import DemoError
 from splatview.demo.session import DemoSession
@@ -20,40 +22,46 @@ class Demo:
     Gaussians learn from photographs of a still life, and the viewer shows them while
     they do: in a window where there is a display, else in your browser, and as a
     picture in a file everywhere. Nothing is downloaded.
+
+    Examples:
+
+        splatview demo                         # the still life that comes with it
+        splatview demo --data garden           # photographs of your own
+        splatview demo --steps 300 --exit      # a quick trial that ends by itself
     """
 
-    steps: int | None = None
-    """Gradient steps. Left out: 1000 without a GPU (about a minute on two cores), 3000
+    steps: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Gradient steps. Default: 1000 without a GPU (about a minute on two cores), 3000
     with one."""
-    out: Path = Path("splatview-demo.png")
-    """Where the viewer's picture of the Gaussians goes (.png, .jpg, .webp); it is
-    renewed while they train."""
-    data: Path | None = None
+    out: Annotated[Path, tyro.conf.arg(metavar="PICTURE")] = Path("splatview-demo.png")
+    """The file of the viewer's picture (.png, .jpg, .webp), which is written again
+    and again during the training."""
+    data: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Train on this instead: a COLMAP folder (binary), or a nerfstudio folder with
     transforms.json."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to train: gsplat on CUDA, plain torch on the CPU."""
-    seed: int = 0
+    seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
     """The same seed gives the same training."""
-    save: Path | None = None
+    save: Annotated[Path | None, tyro.conf.arg(metavar="FILE.ply")] = None
     """Write the trained Gaussians to this .ply."""
-    size: str = "1280x720"
+    size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
     """Width and height of the picture and of the window."""
-    window: bool = False
+    window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Show a window. The default where there is a display."""
-    web: bool = False
+    web: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Show it in a browser, and print the address. The default where there is no
     display."""
-    offscreen: bool = False
+    offscreen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Neither a window nor a browser: pictures alone."""
-    port: int = 7007
-    """Where the browser finds it. When it is taken, one of the next, which is said; 0:
-    any that is free."""
-    picture_every: float = 20.0
+    port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
+    """The port of --web; if it is taken, the next one that is free. 0: any that is
+    free."""
+    picture_every: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 20.0
     """Seconds between pictures while training."""
-    exit: bool = False
-    """End with the last picture, the viewer too. Left out, it stays until it is closed,
-    or Ctrl-C or a signal comes."""
+    exit: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """End with the last picture, the viewer too. Otherwise the viewer stays until it is
+    closed, or until Ctrl-C."""
 
 
 def main(args: list[str]) -> int:

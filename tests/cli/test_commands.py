@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shlex
 import socket
 import sys
@@ -23,18 +24,50 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.wait import wait_until
 
 import splatview
+from splatview.camera.command import CameraCommand
 from splatview.cli import doctor
 from splatview.cli.main import main
+from splatview.cli.status import Status
+from splatview.demo.command import Demo
 from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.system import entry
 from splatview_ipc.system.optional_packages import install_line
+from splatview_viewer.app.commands import COMMANDS
+
+OPTIONS = {
+    **COMMANDS,
+    "status": Status,
+    "doctor": doctor.Doctor,
+    "demo": Demo,
+    "camera": CameraCommand,
+}
+"""The class of the options of each command."""
 
 
 def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main(["--help"]), main([])) == (0, 2)
     assert "splatview.publish(tensor)" in capsys.readouterr().out
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"splatview {splatview.__version__}\n"
+    for option in ("--version", "-V"):
+        assert main([option]) == 0
+        assert capsys.readouterr().out == f"splatview {splatview.__version__}\n"
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_help_shows_examples_that_the_command_accepts(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_of_help:
+        entry.parse_options(OPTIONS[command], f"splatview {command}", ["--help"])
+    assert not exit_of_help.value.code
+    output = capsys.readouterr().out
+    assert "(default: None)" not in output
+    examples = re.findall(r"^ +splatview (.*)", output, re.MULTILINE)
+    assert len(examples) >= 2
+    for example in examples:
+        named, *options = shlex.split(example, comments=True)
+        assert named == command
+        entry.parse_options(OPTIONS[command], f"splatview {command}", options)
 
 
 def test_messages_for_illegal_arguments_stay_the_same() -> None:
@@ -74,7 +107,7 @@ def test_error_for_an_unknown_run_names_the_existing_ones(
     splatview.publish(torch.zeros(4, 6, 3), "render")
     code, output = messages.run(["shot", "out.png", "--run", "nosuch"])
     assert (code, main(["status", "--run", "nosuch"])) == (2, 2)
-    for text in (output, capsys.readouterr().out):
+    for text in (output, capsys.readouterr().err):
         assert "'nosuch'" in text
         assert f"({os.getpid()})" in text
 

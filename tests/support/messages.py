@@ -1,8 +1,7 @@
 """Collect what the command line prints of arguments that cannot be used.
 
 `python tests/support/messages.py` writes tests/cli/messages.json again: its keys are the
-commands, each with what is set in the environment before it. Texts of usage, which tyro
-writes, are left out.
+commands, each with what is set in the environment before it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def run(args: list[str]) -> tuple[int, str]:
                 from splatview.cli.main import main
             code = main(args)
         except SystemExit as e:
-            return int(e.code or 0), "(usage)"
+            code = int(e.code or 0)
     return code, err.getvalue().rstrip("\n")
 
 
@@ -75,6 +74,7 @@ def collect_messages() -> dict[str, str]:
                 code, text = run(args)
             assert code == 2, f"{line}: {code}, {text}"
             assert "Traceback" not in text, f"{line}: {code}, {text}"
+            text = text.replace(os.environ["SPLATVIEW_RUNTIME_DIR"], "RUNTIME_DIR")
             messages[line] = text.replace(folder, "FOLDER")
         assert set(os.listdir()) == files_before, "nothing is written"
     return messages

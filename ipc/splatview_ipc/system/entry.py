@@ -97,17 +97,39 @@ def install_handler(
 def parse_options(kind: Any, prog: str, args: Sequence[str]) -> Any:
     """Return a program's options, an instance of the dataclass `kind`.
 
-    Prints help, or what is wrong, and exits. Help is what `kind` and its fields are
-    documented with, in the width of the terminal.
+    Prints help, or what is wrong in one line, and exits. Help is what `kind` and its
+    fields are documented with, in the width of the terminal.
     """
+    import io
+
     import tyro
 
+    config = (tyro.conf.DisallowNone,)
     if "-h" in args or "--help" in args:
         set_help_of_fields(kind)
+        _hide_empty_defaults(kind)
         _print_description(kind)
-    return tyro.cli(
-        kind, prog=prog, args=args, description="", config=(tyro.conf.DisallowNone,)
-    )
+        return tyro.cli(kind, prog=prog, args=args, description="", config=config)
+    tyro_text = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(tyro_text):
+            return tyro.cli(kind, prog=prog, args=args, config=config)
+    except SystemExit as refusal:
+        if refusal.code:
+            _print_mistake(kind, prog, args, tyro_text.getvalue())
+        raise
+
+
+def _print_mistake(kind: Any, prog: str, args: Sequence[str], tyro_text: str) -> None:
+    """Print what is wrong with arguments; for rare mistakes in the words of tyro."""
+    from splatview_ipc.system.terminal import printable
+    from splatview_ipc.system.usage import explain_mistake
+
+    mistake = explain_mistake(kind, args)
+    if mistake is None:
+        print(tyro_text, end="", file=sys.stderr)
+        return
+    print(f"{prog}: {printable(mistake)} See: {prog} --help", file=sys.stderr)
 
 
 def set_help_of_fields(kind: Any) -> None:
@@ -126,13 +148,35 @@ def set_help_of_fields(kind: Any) -> None:
             fields[text.arg_name].metadata = {"help": description}
 
 
+def _hide_empty_defaults(kind: Any) -> None:
+    """Keep tyro from printing defaults that tell nothing, such as "(default: None)"."""
+    import dataclasses
+    from typing import Annotated, get_type_hints
+
+    import tyro
+
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        if field.default is None or field.default is False or field.default == ():
+            hint = Annotated[hints[field.name], tyro.conf.arg(help_behavior_hint="")]
+            field.type = hint  # type: ignore[assignment]
+            hints[field.name] = hint
+    kind.__annotations__ = hints
+
+
 def _print_description(kind: Any) -> None:
-    """Print the docstring of a dataclass, wrapped in the width of the terminal."""
+    """Print the docstring of a dataclass, wrapped in the width of the terminal.
+
+    Indented paragraphs, which are commands to type, stay as they are.
+    """
     import inspect
     import shutil
     import textwrap
 
     width = shutil.get_terminal_size().columns
     for paragraph in inspect.cleandoc(kind.__doc__).split("\n\n"):
-        print(textwrap.fill(paragraph, width, break_on_hyphens=False))
+        if paragraph.startswith(" "):
+            print(paragraph)
+        else:
+            print(textwrap.fill(paragraph, width, break_on_hyphens=False))
         print()

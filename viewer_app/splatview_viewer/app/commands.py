@@ -31,12 +31,12 @@ class _Viewer:
     window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """In a window. The default where there is a display."""
     web: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """In browsers, as many as like: prints the address to open. The default where there
+    """In browsers, any number of them: prints the address to open. The default where there
     is no display."""
     offscreen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Nowhere: for --out. See also: splatview shot."""
+    """In neither: --out alone is written. See also: splatview shot."""
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
-    """Where --web serves; if it is taken, at the next one that is free."""
+    """The port of --web; if it is taken, the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Let --web be reached at this address of the machine from elsewhere as well
     (0.0.0.0: at all of them). Default: this machine alone, which is enough for ssh -L.
@@ -257,8 +257,13 @@ class Serve(_Viewer):
     before or after the training, restart either at will. Nothing has to be configured.
     Files can be dropped on the window as well.
 
-    On a machine that you reach over ssh:   splatview serve --web   and open the address
-    that it prints.
+    Examples:
+
+        splatview serve                     # all runs, and those that begin later
+        splatview serve --web               # over ssh: open the address it prints
+        splatview serve scene.ply           # a file, without any training
+        splatview serve --record kept       # keep the scenes that are published
+        splatview serve kept                # and look at them again
 
     Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right
     drag moves. Touch: one finger drags, two zoom and move. Keys: Ctrl + K finds every
@@ -277,7 +282,7 @@ class Serve(_Viewer):
     record: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Keep snapshots of every scene that is published here, whether it is shown or not,
     to look at again later: splatview serve FOLDER. A folder that was recorded into
-    before is gone on with."""
+    before is continued."""
     record_every: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Steps between two snapshots, at first. When there is no more room, every second
     one is dropped and N doubles. Default: 100 versions, or 10 seconds where they come
@@ -345,46 +350,43 @@ class Memory(_Viewer, _SnapshotOptions):
 
     They tell who held how much of the GPU's memory, and when.
 
-    To take one, in the training script:
-    torch.cuda.memory._record_memory_history()   at its beginning, and later
-    torch.cuda.memory._dump_snapshot("memory.pickle")
+    To take one, in the training script, at its beginning and later:
 
-    To see it, in a window or a browser:   splatview memory memory.pickle
+        torch.cuda.memory._record_memory_history()
+        torch.cuda.memory._dump_snapshot("memory.pickle")
 
-    To see what grew:   splatview memory before.pickle after.pickle
+    Examples:
 
-    A folder with a snapshot of each rank, as a list with their peaks:   splatview
-    memory snapshots/   and in the terminal:   splatview memory snapshots/ --summary
+        splatview memory memory.pickle                # in a window or a browser
+        splatview memory before.pickle after.pickle   # what grew
+        splatview memory memory.pickle --summary      # what matters most, as text
+        splatview memory memory.pickle --png memory.png
+        splatview memory memory.pickle --html memory.html    # a page to send
+        splatview memory memory.pickle --flame memory.svg    # who holds the peak
+        splatview memory snapshots/                   # one of each rank: their peaks
+        splatview memory snapshots/ --summary
+        splatview memory memory.pickle --sql "SHOW TABLES"
 
-    A picture, without a display:   splatview memory memory.pickle --png memory.png
+    SQL is DuckDB's. SHOW TABLES lists the tables with their columns. Sizes are bytes;
+    NULL is what lies outside the trace. With two snapshots the tables are in the
+    schemas a and b: SELECT count(*) FROM b.events. Three queries to begin with:
 
-    A page to send to others, with bands to zoom into:   splatview memory memory.pickle
-    --html memory.html
+    Who holds the memory when most of it is used:
 
-    Who holds the memory at the peak, as a flame graph:   splatview memory memory.pickle
-    --flame memory.svg
+        SELECT coalesce(own_function, category) AS who, own_line AS line,
+        count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes
+        FROM at_peak() LEFT JOIN stacks USING (stack_id)
+        GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10
 
-    With two snapshots the picture shows both, and the tables of SQL are in the schemas
-    a and b:   splatview memory before.pickle after.pickle --sql "SELECT count(*) FROM
-    b.events"
+    What of one function stays for more than 100 ms:
 
-    What matters most, as text or as JSON:   splatview memory memory.pickle --summary
+        SELECT id, size, lifetime_us FROM allocations JOIN stacks USING (stack_id)
+        WHERE text LIKE '%softmax%' AND lifetime_us > 100000 ORDER BY size DESC
 
-    The answer to a query in DuckDB's SQL:   splatview memory memory.pickle --sql "SHOW
-    TABLES"   which lists the tables and their columns. Sizes are bytes; NULL is what
-    lies outside the trace. Three to begin with:
+    How memory is cut up at the end:
 
-    Who holds the memory when most of it is used:   SELECT coalesce(own_function,
-    category) AS who, own_line AS line, count(*) AS n, format_bytes(sum(size)::BIGINT)
-    AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) GROUP BY ALL ORDER BY
-    sum(size) DESC LIMIT 10
-
-    What of one function stays for more than 100 ms:   SELECT id, size, lifetime_us FROM
-    allocations JOIN stacks USING (stack_id) WHERE text LIKE '%softmax%' AND lifetime_us
-    > 100000 ORDER BY size DESC
-
-    How memory is cut up at the end:   SELECT state, count(*) AS n, sum(size) AS bytes,
-    max(size) AS largest FROM blocks GROUP BY ALL
+        SELECT state, count(*) AS n, sum(size) AS bytes, max(size) AS largest
+        FROM blocks GROUP BY ALL
     """
 
     def execute(self) -> None:
@@ -548,12 +550,12 @@ class Shot:
 
     Needs no display, no window and no running viewer.
 
-    What a training run shows:   splatview shot out.png
+    Examples:
 
-    One of its streams, large:   splatview shot out.png --stream render --size 1920x1080
-
-    A file, from a place:   splatview shot out.png a.ply --camera '{"position":
-    [0,-1,-4], "look_at": [0,0,0]}'
+        splatview shot out.png                        # what a training shows
+        splatview shot out.png --stream render --size 1920x1080
+        splatview shot out.png scene.ply --background transparent
+        splatview shot out.png scene.ply --camera transforms.json
     """
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.png")]
@@ -601,15 +603,13 @@ class Video:
 
     Needs no display and no running viewer.
 
-    Once around what a training run shows:   splatview video turn.mp4
+    Examples:
 
-    A file, along a path of the viewer's or of nerfstudio's:   splatview video fly.mp4
-    scene.ply --path path.json
+        splatview video turn.mp4            # once around what a training shows
+        splatview video fly.mp4 scene.ply --path path.json
+        splatview video frames/ scene.ply --background transparent    # PNGs
 
-    For an editor, transparent:   splatview video frames/ scene.ply --path path.json
-    --background transparent
-
-    Paths are made in the viewer (the panel's part "Path"), in the format that
+    Paths are made in the viewer (the panel's tab "Film"), in the format that
     nerfstudio's viewer writes and ns-render reads.
     """
 
