@@ -55,35 +55,7 @@ def main() -> int:
         from benchmarks.memory.traces import main as memory_trace
 
         return memory_trace(sys.argv[2:])
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"which: {', '.join(NAMES)}; all by default",
-    )
-    parser.add_argument(
-        "--save", action="store_true", help="keep the rows as a file of the results"
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FOLDER",
-        default=Path(os.environ.get("SPLATVIEW_BENCHMARK_RESULTS", RESULTS)),
-        help="folder of the results (default: $SPLATVIEW_BENCHMARK_RESULTS, or "
-        "benchmarks/results)",
-    )
-    parser.add_argument(
-        "--page",
-        action="store_true",
-        help="make docs/performance.md from the results, and measure nothing",
-    )
-    options = parser.parse_args()
-    unknown = set(options.names) - set(NAMES)
-    if unknown:
-        parser.error(
-            f"{unknown.pop()!r} is not a benchmark; expected {', '.join(NAMES)}"
-        )
+    options = _parse_options()
     if options.page:
         write_page(options.results)
         print(f"wrote {PAGE}")
@@ -104,14 +76,53 @@ def main() -> int:
             complete = [row for row in rows if "failed" not in row]
             failed |= len(complete) < len(rows)
             if options.save and complete:
-                saved = save(name, module.__doc__ or "", complete, options.results)
-                print(f"saved {saved}", flush=True)
+                record = _record(name, module.__doc__ or "", complete, options.commit)
+                print(f"saved {record.save(options.results)}", flush=True)
     return int(failed)
 
 
-def save(name: str, description: str, rows: Rows, folder: Path) -> Path:
-    """Keep the rows of a benchmark; return their file."""
-    record = Record(
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which: {', '.join(NAMES)}; all by default",
+    )
+    parser.add_argument(
+        "--save", action="store_true", help="keep the rows as a file of the results"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FOLDER",
+        default=Path(os.environ.get("SPLATVIEW_BENCHMARK_RESULTS", RESULTS)),
+        help="folder of the results (default: $SPLATVIEW_BENCHMARK_RESULTS, or "
+        "benchmarks/results)",
+    )
+    parser.add_argument(
+        "--commit",
+        metavar="NAME",
+        default=commit(),
+        help="commit of these sources, where git does not know it",
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="make docs/performance.md from the results, and measure nothing",
+    )
+    options = parser.parse_args()
+    unknown = set(options.names) - set(NAMES)
+    if unknown:
+        parser.error(
+            f"{unknown.pop()!r} is not a benchmark; expected {', '.join(NAMES)}"
+        )
+    return options
+
+
+def _record(name: str, description: str, rows: Rows, revision: str | None) -> Record:
+    """Return the record of a benchmark that has just run here."""
+    return Record(
         benchmark=name,
         measures=description.splitlines()[0],
         date=date.today().isoformat(),
@@ -119,9 +130,8 @@ def save(name: str, description: str, rows: Rows, folder: Path) -> Path:
         machine=this_machine(),
         versions=versions(),
         rows=rows,
-        commit=commit(),
+        commit=revision,
     )
-    return record.save(folder)
 
 
 if __name__ == "__main__":

@@ -29,15 +29,20 @@ class Machine:
     @property
     def key(self) -> str:
         """Return the part of file names that tells this machine from others."""
-        name = self.gpu or f"{self.cpu} {self.cores} cores"
+        name = self.gpu or self.label
         return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
     @property
-    def label(self) -> str:
-        """Return the short name in tables, such as "H200" or "AMD EPYC, 2 cores"."""
+    def name(self) -> str:
+        """Return the name of what computes, such as "H200" or "AMD EPYC"."""
         if self.gpu is not None:
             return self.gpu.removeprefix("NVIDIA ")
-        return f"{self.cpu}, {self.cores} cores"
+        return self.cpu
+
+    @property
+    def label(self) -> str:
+        """Return the name with the number of cores, such as "AMD EPYC, 2 cores"."""
+        return f"{self.name}, {self.cores} cores"
 
 
 def this_machine() -> Machine:

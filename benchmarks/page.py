@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 SPECIFICATION = Path(__file__).with_name("page.toml")
 UNKNOWN = "-"
-_HEADER = "| What is measured | Ours | Beside it | Target | Ratio | Measured |"
+_HEADER = "| What is measured | Ours | Beside it | Target | Ratio | Run |\n|---|---|---|---|---|---|"
 _FIELD = re.compile(r"\{([^{}:]+)(?::([^{}]+))?\}")
+_OPTION = re.compile(r"(--\S+ \d+)")
+"""An option of a command, which typography would change."""
 _DECIMAL = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
@@ -81,7 +83,15 @@ class TableLine:
     ratio: float | None
     is_missed: bool
 
-    def text(self) -> str:
+    @property
+    def run(self) -> str:
+        """Return machine, date and command."""
+        command = "command not kept"
+        if self.record.command:
+            command = f"`{self.record.command}`"
+        return f"{self.record.machine.label}, {_day(self.date)}: {command}"
+
+    def text(self, run_number: int) -> str:
         """Return the line as Markdown."""
         ratio = UNKNOWN
         if self.ratio is not None:
@@ -94,17 +104,9 @@ class TableLine:
             self.peer or UNKNOWN,
             self.target or UNKNOWN,
             ratio,
-            self._origin(),
+            f"{self.record.machine.name}, run {run_number}",
         )
         return "| " + " | ".join(cells) + " |"
-
-    def _origin(self) -> str:
-        """Return machine, date and command."""
-        command = self.record.command.removeprefix("python -m benchmarks ")
-        text = f"{self.record.machine.label}, {_day(self.date)}"
-        if not command:
-            return f"{text}, command not kept"
-        return f"{text}, `{command}`"
 
 
 def write_page(folder: Path, page: Path = PAGE) -> None:
@@ -132,9 +134,14 @@ def page_text(records: Sequence[Record]) -> str:
 def _question_sections(question: Question, lines: list[TableLine]) -> Iterator[str]:
     yield f"## {question.title}"
     yield question.text
-    yield "\n".join(
-        [_HEADER, "|---|---|---|---|---|---|", *(line.text() for line in lines)]
-    )
+    runs: dict[str, int] = {}
+    table = [_HEADER]
+    for line in lines:
+        run_number = runs.setdefault(line.run, len(runs) + 1)
+        table.append(line.text(run_number))
+    yield "\n".join(table)
+    yield "Runs:"
+    yield "\n".join(f"{run_number}. {run}" for run, run_number in runs.items())
     missed_lines = [line for line in lines if line.is_missed]
     if missed_lines:
         yield "Missed:"
@@ -147,7 +154,7 @@ def _missed_texts(lines: list[TableLine]) -> Iterator[str]:
         machines: dict[str, list[str]] = {}
         target = ""
         for line in group:
-            machines.setdefault(line.label, []).append(line.record.machine.label)
+            machines.setdefault(line.label, []).append(line.record.machine.name)
             target = line.target
         cases = "; ".join(f"{label} ({'; '.join(m)})" for label, m in machines.items())
         yield f"- {cases}: {target} was the target. {figure.reason}".rstrip()
@@ -199,7 +206,7 @@ def _line(
         figure=figure,
         record=record,
         date=row.get("measured on", record.date),
-        label=_filled(figure.label, row) or figure.label,
+        label=_OPTION.sub(r"`\1`", _filled(figure.label, row) or figure.label),
         measured=measured,
         peer=peer,
         target=target,
