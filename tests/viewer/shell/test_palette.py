@@ -56,6 +56,12 @@ def test_find_needs_every_word_in_any_order() -> None:
     assert titles("stream 2", *streams)[0] == "stream 200"
 
 
+def test_find_knows_american_spelling() -> None:
+    items = item("Show: colour"), item("Show: centres"), item("color.png")
+    assert titles("color", *items) == ["color.png", "Show: colour"]
+    assert titles("show center", *items) == ["Show: centres"]
+
+
 def test_find_lists_what_cannot_be_done_last() -> None:
     cannot = item("Depth", reason="nothing is shown")
     matches = find([cannot, item("the depth of it")], "depth")

@@ -21,6 +21,8 @@ NOT_NOW = "Not now"
 """The group of what cannot be done, with its reason; the last one."""
 _GROUPS = ("Commands", "Settings", "Streams", "Bookmarks", "Cameras")
 """The other groups in their order; groups of other names follow them."""
+_BRITISH = {"color": "colour", "center": "centre", "gray": "grey"}
+"""The spelling of titles for words that Americans spell otherwise."""
 
 
 @dataclass(frozen=True)
@@ -186,12 +188,24 @@ def _parts_of(
     side_text = item.side_text.casefold()
     bold_parts = []
     for query_word in query_words:
-        start = _best_begin(title, query_word)
-        if start >= 0:
-            bold_parts.append((start, start + len(query_word)))
-        elif query_word not in side_text:
+        spellings = _spellings_of(query_word)
+        matched = [word for word in spellings if word in title]
+        if matched:
+            start = _best_begin(title, matched[0])
+            bold_parts.append((start, start + len(matched[0])))
+        elif not any(word in side_text for word in spellings):
             return None
     return _merged(bold_parts)
+
+
+def _spellings_of(query_word: str) -> list[str]:
+    """Return a word as it was typed, and in British spelling if that differs."""
+    british = query_word
+    for american, spelling in _BRITISH.items():
+        british = british.replace(american, spelling)
+    if british == query_word:
+        return [query_word]
+    return [query_word, british]
 
 
 def _best_begin(title: str, query_word: str) -> int:
