@@ -19,6 +19,7 @@ from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.app.loop import step
+from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.compare.merged import MergedSource
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import (
@@ -281,6 +282,22 @@ def test_viewports_beside_each_other_are_tied(
     rig.app.user.switch_tie(layout[1])
     rig.app.do(Wheel(layout[0].rect.x + 40, layout[0].rect.y + 60, 3.0))
     assert len(set(cameras())) == 2
+
+
+def test_what_is_seen_beside_is_compared(open_files: Callable[..., CompareRig]) -> None:
+    rig = open_files("a", "b", "c")
+    rig.show("a")
+    user = rig.app.user
+    user.compare("beside", rig.keys["b"])
+    rig.app.do()
+    (comparisons,) = rig.app.catalogue.features
+    assert isinstance(comparisons, Comparisons)
+    first, second = user.layout
+    # B was compared with A before, but is not seen any more.
+    second.select(rig.keys["c"])
+    rig.app.do()
+    for viewport in (first, second):
+        assert comparisons.pairing(viewport) == (rig.keys["a"], rig.keys["c"])
 
 
 def test_merged_scenes_are_hidden_and_moved_one_by_one(

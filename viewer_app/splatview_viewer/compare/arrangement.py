@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from splatview_viewer.compare.pair import PairSource, PairView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from splatview_viewer.compare.pair import PairStateMode
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
@@ -80,6 +82,20 @@ def pairing_in(viewport: Viewport) -> Pairing | None:
     if slot is None or not isinstance(slot.source, PairSource):
         return None
     return Pairing(*slot.source.uses)
+
+
+def pairings_beside(viewport: Viewport, key: str) -> Iterator[Pairing]:
+    """Yield an entry that a viewport shows with that of each other, in their order."""
+    is_before = True
+    for other in viewport.user.layout:
+        if other is viewport:
+            is_before = False
+        elif other.key is None or other.key == key:
+            continue
+        elif is_before:
+            yield Pairing(other.key, key)
+        else:
+            yield Pairing(key, other.key)
 
 
 def panes_of(user: User, pairing: Pairing) -> Panes:

@@ -12,6 +12,7 @@ from splatview_viewer.compare.arrangement import (
     Panes,
     pair_view,
     pairing_in,
+    pairings_beside,
     panes_of,
     set_pair_mode,
 )
@@ -97,7 +98,7 @@ class Comparisons(Feature):
         """Return A and B for a viewport; None where there is nothing to compare.
 
         They are those that it shows, or what it shows and the one that was last compared
-        with that, or could be. For a plot they are those that are seen beside it.
+        with that, is seen in another pane, or could be. For a plot they are those that are seen beside it.
         """
         shown_pairing = pairing_in(viewport)
         if shown_pairing is not None:
@@ -107,12 +108,18 @@ class Comparisons(Feature):
             return None
         key = slot.entry.key
         chosen_pairing = self.of_user(viewport.user).pairing
+        seen_pairings = filter(self._is_valid, pairings_beside(viewport, key))
+        seen_pairing = next(seen_pairings, None)
         if (
             chosen_pairing is not None
             and key in chosen_pairing
             and self._is_valid(chosen_pairing)
         ):
-            return chosen_pairing
+            panes = panes_of(viewport.user, chosen_pairing)
+            if panes.arrangement is not None or seen_pairing is None:
+                return chosen_pairing
+        if seen_pairing is not None:
+            return seen_pairing
         if chosen_pairing is not None and not about(slot.entry.kind).compared:
             is_seen = panes_of(viewport.user, chosen_pairing).arrangement is not None
             if is_seen and self._is_valid(chosen_pairing):
