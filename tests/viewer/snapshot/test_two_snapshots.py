@@ -10,13 +10,21 @@ from typing import Any
 
 import pytest
 import torch
+from support import widgets
 from support.memory_data import event, snapshot
 from support.placement import placement_of
 from support.snapshot_cases import settle, until_compared
 from support.viewer import Viewer
 
 import splatview
-from splatview_viewer.core.events import FileDrop, PointerLeave, PointerMove, Wheel
+from splatview_viewer.core.events import (
+    FileDrop,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Wheel,
+)
 from splatview_viewer.kinds.snapshot.panes.compare import (
     is_row_chosen,
     shown_growth,
@@ -24,6 +32,7 @@ from splatview_viewer.kinds.snapshot.panes.compare import (
 )
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.view import SnapshotView
+from splatview_viewer.shell.finger import REACH
 from splatview_viewer.shell.stream_texts import letters_of
 from splatview_viewer.shell.time_area import lanes_of
 
@@ -104,6 +113,13 @@ def test_texts_of_every_tab_are_whole_on_a_phone(
         faults += [fault for fault in placement.faults() if fault.startswith("text")]
         assert TABS[tab] in {text.name for text in placement.texts}
     assert not faults
+    # A finger reaches the columns that a phone has no room for.
+    view.change(tab="events")
+    settle(viewer, view)
+    x, y = widgets.middle("events 1")
+    viewer.do(PointerPress(200, y, touch=True), PointerMove(100, y + 2))
+    viewer.do(PointerRelease(100, y + 2))
+    assert widgets.middle("events 1") == pytest.approx((x - 100, y), abs=REACH)
 
 
 def test_second_file_that_is_dropped_fills_b(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import imgui
 
@@ -19,8 +19,9 @@ LONG_PRESS_S = 0.5
 """Seconds after which a finger that rests is the right button."""
 _RING_AFTER_S = 0.15
 """Seconds after which a ring shows how long it has rested."""
-_NOTCH = 5.0
+_NOTCH = {"x": 2.0, "y": 5.0}
 """Heights of a letter by which imgui scrolls for a notch of a wheel."""
+_SCROLLS_SIDEWAYS = imgui.WindowFlags_.horizontal_scrollbar.value
 BUTTONS = {"left": 0, "right": 1, "middle": 2}
 """The numbers of imgui's buttons."""
 
@@ -39,8 +40,9 @@ def hover(x: float, y: float) -> None:
 class Finger:
     """Gives imgui what a finger on the panel means.
 
-    It scrolls when it goes up or down, and is the left button when it taps or goes
-    sideways. A press is held back until that is clear.
+    It scrolls when it goes up or down, also sideways what is wider than its place, and
+    is the left button when it taps or goes sideways elsewhere. A press is held back
+    until that is clear.
     """
 
     def __init__(self) -> None:
@@ -48,8 +50,9 @@ class Finger:
         """The place of the press; None once the finger is the left button, or is up."""
         self._drags = False
         """It is the left button in whichever direction it goes."""
-        self._y = 0.0
-        self._scrolls = False
+        self._last = (0.0, 0.0)
+        self._scroll_axis: Literal["", "x", "y"] = ""
+        """The direction in which it scrolls; "" while it does not."""
         self._pressed_at = math.inf
         """Time at which it came down, seconds; infinite until `wait` was asked."""
         self._share = 0.0
@@ -60,7 +63,8 @@ class Finger:
     @property
     def is_waiting(self) -> bool:
         """True while it is down, and not clear yet what it does."""
-        return self._from is not None and not self._scrolls and not self._is_spent
+        is_clear = self._scroll_axis != "" or self._is_spent
+        return self._from is not None and not is_clear
 
     def wait(self, now: float, held_buttons: set[str]) -> bool:
         """Take a long press as the right button; return whether to draw again.
@@ -96,8 +100,8 @@ class Finger:
     def _press(self, event: ev.PointerPress, drags: bool) -> None:
         """Note where a finger begins, whose meaning is not known yet."""
         self._from = (event.x, event.y)
-        self._y = event.y
-        self._scrolls = False
+        self._last = (event.x, event.y)
+        self._scroll_axis = ""
         self._drags = drags
         self._pressed_at = math.inf
         self._share = 0.0
@@ -139,7 +143,7 @@ class Finger:
 
     def _release(self, start: tuple[float, float]) -> None:
         """Take the end of a finger at its start, which is a tap if it did nothing."""
-        if not self._scrolls and not self._is_spent:
+        if self._scroll_axis == "" and not self._is_spent:
             hover(*start)
             io = imgui.get_io()
             io.add_mouse_button_event(BUTTONS["left"], True)
@@ -150,19 +154,44 @@ class Finger:
         self, event: ev.PointerMove, start: tuple[float, float], scale: float
     ) -> None:
         """Scroll, or press the left button, once it is clear which is meant."""
-        io = imgui.get_io()
         reach = REACH * scale
         dx = abs(event.x - start[0])
         dy = abs(event.y - start[1])
-        goes_upright = self._scrolls or dy >= max(reach, dx)
-        if goes_upright and not self._drags:
-            self._scrolls = True
-            notch = _NOTCH * theme.FONT_SIZE * scale
-            io.add_mouse_wheel_event(0.0, (event.y - self._y) / notch)
-            self._y = event.y
+        if self._scroll_axis == "" and not self._drags:
+            if dy >= max(reach, dx):
+                self._scroll_axis = "y"
+            elif dx >= reach and _scrolls_sideways(*start):
+                self._scroll_axis = "x"
+        if self._scroll_axis:
+            self._scroll(event, scale)
         elif dx >= reach or (self._drags and dy >= reach):
             # Sideways it drags a slider.
             hover(*start)
+            io = imgui.get_io()
             io.add_mouse_button_event(BUTTONS["left"], True)
             io.add_mouse_pos_event(event.x, event.y)
             self._from = None
+
+    def _scroll(self, event: ev.PointerMove, scale: float) -> None:
+        """Scroll by what the finger has moved since the last event."""
+        last_x, last_y = self._last
+        self._last = (event.x, event.y)
+        letter = theme.FONT_SIZE * scale
+        io = imgui.get_io()
+        if self._scroll_axis == "x":
+            io.add_mouse_wheel_event((event.x - last_x) / (_NOTCH["x"] * letter), 0.0)
+        else:
+            io.add_mouse_wheel_event(0.0, (event.y - last_y) / (_NOTCH["y"] * letter))
+
+
+def _scrolls_sideways(x: float, y: float) -> bool:
+    """Return whether what lies at a pixel is wider than its place.
+
+    Its last frame tells: imgui may not have had one since the finger came down.
+    """
+    for window in reversed(list(imgui.get_current_context().windows)):
+        takes_pointer = not window.flags & imgui.WindowFlags_.no_mouse_inputs
+        is_seen = window.active and not window.hidden
+        if is_seen and takes_pointer and window.outer_rect_clipped.contains((x, y)):
+            return bool(window.flags & _SCROLLS_SIDEWAYS and window.scroll_max.x > 0)
+    return False
