@@ -178,6 +178,14 @@ def test_runs_are_in_tmp_unless_a_folder_is_named(
         folder.rmdir()
 
 
+def test_named_folder_may_begin_with_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch, runtime_dir: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(runtime_dir.parent))
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", f"~/{runtime_dir.name}")
+    assert runtime_folder() == runtime_dir
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o2755, 0o1777])
 def test_runs_have_a_folder_of_their_own_in_a_folder_that_others_enter(
     mode: int, runtime_dir: Path

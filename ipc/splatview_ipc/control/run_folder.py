@@ -186,7 +186,8 @@ def runtime_folder() -> Path:
     setting = os.environ.get("SPLATVIEW_RUNTIME_DIR")
     if not setting:
         return _private_folder(Path("/tmp") / own_name, own_name)
-    path = Path(setting).absolute()
+    # A shell leaves the ~ in quotes, and files of settings have no shell.
+    path = Path(os.path.expanduser(setting)).absolute()
     if _is_open_to_others(path):
         path /= own_name
     return _private_folder(path, own_name)

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.frames import NAMES, scene
 from support.wait import wait_until
 
+from splatview_viewer.__main__ import main
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.recording.packed import (
     pack,
@@ -301,6 +303,23 @@ def test_folder_has_an_entry_for_each_stream(tmp_path: Path) -> None:
     # The check passes where a single entry can be opened.
     check_files(entries)
     assert [p.name for p in entries] == ["one-splats", "two-splats", "file.txt"]
+
+
+def test_shot_draws_the_newest_snapshot_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "kept"
+    record(folder, count=2)
+    out = tmp_path / "out.png"
+    arguments = ["shot", str(out), str(folder), "--size", "64x48"]
+    assert main(arguments) == 0
+    assert np.asarray(Image.open(out)).any()
+    assert "step 20" in capsys.readouterr().err
+    record(folder, count=1, run="another")
+    assert main(arguments) == 2
+    assert f"name the folder of one: {folder / 'a-run-splats'}" in (
+        capsys.readouterr().err
+    )
 
 
 def test_impossible_recording_options_are_refused() -> None:

@@ -564,7 +564,8 @@ class Shot:
     file: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")
     ] = None
-    """A scene, a picture or a memory snapshot. Default: a stream of a run."""
+    """A scene, a picture, a memory snapshot, or a folder of serve --record, whose newest
+    snapshot is drawn. Default: a stream of a run."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The stream to draw. Default: the only one, or the first; Gaussians before images.
     """
@@ -618,7 +619,8 @@ class Video:
     file: Annotated[
         Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")
     ] = None
-    """A scene. Default: a stream of a run, as it is when this begins."""
+    """A scene, or a folder of serve --record, whose newest snapshot is filmed. Default:
+    a stream of a run, as it is when this begins."""
     path: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
     """The camera path. Default: once around the scene, in 8 seconds."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None

@@ -18,6 +18,7 @@ from splatview_viewer.app.still import Still, wait_until
 from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MIN_SIZE
 from splatview_viewer.kinds import kind_of
+from splatview_viewer.recording.recording import Recording, streams_in
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.links import linked_to, open_linked
 from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
@@ -84,9 +85,7 @@ def draw_named(named: Named, command: str, camera: str, use: Use[T]) -> T:
                 "the "
                 "other"
             )
-        from splatview_viewer.kinds.files import open_file
-
-        value = open_file(named.file)
+        value = _read_named(named.file, command)
         screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
         stack.callback(screen.close)
         still = Still(screen, kind_of(value), command, camera)
@@ -95,6 +94,26 @@ def draw_named(named: Named, command: str, camera: str, use: Use[T]) -> T:
         # Only a frame can be overwritten meanwhile.
         assert result is not None
         return result
+
+
+def _read_named(path: Path, command: str) -> Value:
+    """Return what a file holds, or the newest snapshot of a recorded stream's folder.
+
+    Raises ViewerError for what cannot be read, and for a folder with several streams.
+    """
+    stream_folders = streams_in(path)
+    if not stream_folders:
+        from splatview_viewer.kinds.files import open_file
+
+        return open_file(path)
+    if len(stream_folders) > 1:
+        names = ", ".join(str(folder) for folder in stream_folders)
+        raise ViewerError(
+            f"{command}: {path} holds {len(stream_folders)} recorded streams; name the "
+            f"folder of one: {names}"
+        )
+    recording = Recording.opened(stream_folders[0])
+    return recording.scene(recording.snapshots[-1])
 
 
 class _StreamKey(NamedTuple):
