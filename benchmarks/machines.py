@@ -29,19 +29,19 @@ class Machine:
     @property
     def key(self) -> str:
         """Return the part of file names that tells this machine from others."""
-        name = self.gpu or self.label
+        name = self.gpu or f"{self.cpu} {self.cores} cores"
         return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
     @property
     def name(self) -> str:
-        """Return the name of what computes, such as "H200" or "AMD EPYC"."""
+        """Return the name of what computes, such as "H200" or "EPYC"."""
         if self.gpu is not None:
             return self.gpu.removeprefix("NVIDIA ")
-        return self.cpu
+        return self.cpu.removeprefix("AMD ")
 
     @property
     def label(self) -> str:
-        """Return the name with the number of cores, such as "AMD EPYC, 2 cores"."""
+        """Return the name with the number of cores, such as "EPYC, 2 cores"."""
         return f"{self.name}, {self.cores} cores"
 
 
