@@ -354,7 +354,7 @@ def test_the_documentation_names_files_that_exist() -> None:
     """Every path in backquotes; below the sharing's package where it begins with no folder at the top."""
     pages = [
         path.read_text()
-        for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
+        for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
     ]
     named = set(re.findall(r"`(\w[\w.-]*/[\w./-]*|[\w-]+\.py)`", "".join(pages)))
     assert named

@@ -83,6 +83,17 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     return paths
 
 
+def test_source_distribution_builds_the_pages(dist: Mapping[str, Path]) -> None:
+    with tarfile.open(dist["sdist"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.*")}
+    pages = {name for name in pages if "__pycache__" not in name}
+    pictures = {
+        str(path.relative_to(ROOT)) for path in (ROOT / ".github/pictures").iterdir()
+    }
+    assert {*pages, *pictures, "tools/check_links.py"} <= names
+
+
 def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
     """Twine renders the README and checks the metadata."""
     pytest.importorskip("twine", reason="needs twine: pip install -e '.[test]'")

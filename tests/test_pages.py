@@ -1,0 +1,279 @@
+"""The pages below docs/ and the README: their code runs, and what they name exists."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import importlib.util
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import generated_pages
+import pytest
+from support.page_blocks import (
+    DATA_LANGUAGES,
+    PYTHON_LANGUAGES,
+    SHELL_LANGUAGES,
+    Block,
+    all_pages,
+    blocks_of,
+    command_lines,
+    run_python,
+    unknown_names,
+)
+from support.programs import ROOT
+
+import splatview
+from splatview.cli.main import SUMMARIES, main
+from splatview_ipc.system import entry
+from splatview_ipc.system.variables import INTERNAL_NAMES, VARIABLES
+
+DOCS = ROOT / "docs"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGES = {str(path.relative_to(ROOT)): path for path in all_pages()}
+BLOCKS = [block for path in PAGES.values() for block in blocks_of(path)]
+_DIRECTIVE = re.compile(r"\{[\w-]+\}.*")
+_VARIABLE = re.compile(r"\bSPLATVIEW_[A-Z_]+\b")
+
+
+def _python_blocks(page: Path) -> list[Block]:
+    """Return the blocks of a page that run."""
+    return [
+        block
+        for block in BLOCKS
+        if block.page == page
+        and block.language in PYTHON_LANGUAGES
+        and not block.skip_reason
+    ]
+
+
+@pytest.mark.parametrize(
+    "page", [name for name, path in PAGES.items() if _python_blocks(path)]
+)
+def test_python_blocks_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In order, in one namespace and an empty folder, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    run_python(_python_blocks(PAGES[page]))
+
+
+def test_python_blocks_name_what_exists() -> None:
+    """Also where they are not run."""
+    unknown = [
+        f"{block.place}: {name}"
+        for block in BLOCKS
+        if block.language in PYTHON_LANGUAGES
+        for name in unknown_names(block.code)
+    ]
+    assert not unknown
+
+
+def test_other_blocks_have_a_language_that_is_checked() -> None:
+    for block in BLOCKS:
+        known = (*PYTHON_LANGUAGES, *SHELL_LANGUAGES, *DATA_LANGUAGES)
+        is_directive = _DIRECTIVE.fullmatch(block.language)
+        assert is_directive or block.language in known, (
+            f"{block.place}: {block.language!r}; expected one of {', '.join(known)}"
+        )
+        if block.language == "json":
+            json.loads(block.code)
+        if block.language == "toml":
+            tomllib.loads(block.code)
+
+
+# ---- commands
+
+
+def _splatview_arguments(words: list[str]) -> list[str] | None:
+    """Return the arguments of `splatview` among the words; None if it is not run.
+
+    It may follow the words of a launcher, such as srun or ssh.
+    """
+    for index, word in enumerate(words):
+        if word.rpartition("/")[2] != "splatview":
+            continue
+        arguments = words[index + 1 :]
+        follows_launcher = bool(arguments) and arguments[0] in SUMMARIES
+        if index == 0 or follows_launcher:
+            return arguments
+    return None
+
+
+def _check_splatview(arguments: list[str]) -> None:
+    """Fail where the command's parser rejects its arguments."""
+    if not arguments or arguments[0].startswith("-"):
+        assert arguments[:1] in (["--help"], ["--version"], [])
+        return
+    command, *options = arguments
+    assert command in SUMMARIES, f"no command {command!r}"
+    if "--help" not in options:
+        kind = generated_pages.options_classes()[command]
+        entry.parse_options(kind, f"splatview {command}", options)
+
+
+def _check_others(words: list[str]) -> None:
+    """Fail where a target of make, a module, an extra or a file does not exist."""
+    if words[0] == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert {w for w in words[1:] if w.isalpha() and w.islower()} <= set(targets)
+    if "-m" in words and Path(words[0]).name.startswith("python"):
+        module = words[words.index("-m") + 1]
+        if module.partition(".")[0] in ("splatview", "benchmarks"):
+            # nerfstudio's module cannot be imported here; its file is enough.
+            path = ROOT / module.replace(".", "/")
+            assert path.with_suffix(".py").is_file() or path.is_dir(), module
+    for word in words:
+        extras = re.match(r"splatview\[([\w,-]+)\]", word)
+        if extras is not None:
+            known = PROJECT["optional-dependencies"]
+            assert set(extras[1].split(",")) <= set(known), word
+        if re.fullmatch(r"(tools|examples|benchmarks|tests)/[\w/]+\.\w+", word):
+            assert (ROOT / word).is_file(), word
+
+
+def test_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every `splatview` line of a block is legal for the command's own parser."""
+    checked = set()
+    for block in BLOCKS:
+        if block.language not in SHELL_LANGUAGES:
+            continue
+        for words in command_lines(block):
+            while words and re.match(r"\w+=|\$|sudo$|nohup$|nice$|exec$", words[0]):
+                words = words[1:]
+            line = shlex.join(words)
+            if not words or line in checked:
+                continue
+            checked.add(line)
+            arguments = _splatview_arguments(words)
+            try:
+                if arguments is not None:
+                    _check_splatview(arguments)
+                _check_others(words)
+            except (SystemExit, AssertionError) as error:
+                message = capsys.readouterr().err
+                pytest.fail(f"{block.place}: {line}\n{error}\n{message}")
+    assert checked
+
+
+@functools.cache
+def _page_options() -> dict[str, set[str]]:
+    """Return the options that the page has for each command, such as "--port"."""
+    options: dict[str, set[str]] = {}
+    for line in generated_pages.commands():
+        if line.startswith("## splatview "):
+            options[line.split()[-1]] = set()
+        elif line.startswith("`"):
+            command = list(options)[-1]
+            options[command] |= set(re.findall(r"`(--[\w-]+)", line))
+    return options
+
+
+def test_the_page_of_commands_has_what_their_help_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for command, kind in generated_pages.options_classes().items():
+        with pytest.raises(SystemExit):
+            entry.parse_options(kind, f"splatview {command}", ["--help"])
+        text = capsys.readouterr().out
+        # A line of the box, whose frame may be drawn with spaces.
+        lines = re.findall(r"^[│ ] (--?\w.*?)(?:  |│|$)", text, re.MULTILINE)
+        options = set(re.findall(r"--[\w-]+", " ".join(lines))) - {"--help"}
+        assert options
+        assert _page_options()[command] == options
+
+
+def test_options_within_sentences_exist() -> None:
+    """Of commands in backquotes, such as `splatview serve --web`."""
+    for name, path in PAGES.items():
+        for command, rest in re.findall(
+            r"`splatview (\w+)([^`\n]*)`", path.read_text()
+        ):
+            options = set(re.findall(r"--[a-z][\w-]*", rest)) - {"--help"}
+            unknown = options - _page_options().get(command, set())
+            assert not unknown, f"{name}: splatview {command} {unknown}"
+
+
+# ---- what the product has
+
+
+def test_every_public_name_is_on_a_page() -> None:
+    text = (DOCS / "api.md").read_text()
+    missing = [
+        name
+        for name in splatview.__all__
+        if not re.search(rf"\bsplatview\.{name}\b", text)
+    ]
+    assert not missing
+
+
+def test_public_names_within_sentences_exist() -> None:
+    for name, path in PAGES.items():
+        for attribute in re.findall(r"`splatview\.(\w+)", path.read_text()):
+            exists = hasattr(splatview, attribute) or importlib.util.find_spec(
+                f"splatview.{attribute}"
+            )
+            assert exists, f"{name}: splatview.{attribute}"
+
+
+def _named_variables(paths: Iterator[Path]) -> set[str]:
+    names = set()
+    for path in paths:
+        names |= set(_VARIABLE.findall(path.read_text()))
+    return names
+
+
+def test_every_environment_variable_is_in_the_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The table is printed by --help and on the page of the configuration."""
+    table = {variable.name for variable in VARIABLES}
+    product = _named_variables(
+        path
+        for folder in ("splatview", "ipc", "viewer_app")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "variables.py"
+    )
+    assert product == table | set(INTERNAL_NAMES)
+    main(["--help"])
+    assert table <= set(_VARIABLE.findall(capsys.readouterr().out))
+    page = generated_pages.fill((DOCS / "configuration.md").read_text())
+    assert table <= set(_VARIABLE.findall(page))
+    pages = _named_variables(iter(PAGES.values()))
+    assert pages - table <= set(INTERNAL_NAMES)
+
+
+# ---- what pages name
+
+
+def test_tests_and_benchmarks_that_pages_name_exist() -> None:
+    """A figure or a promise names its test as `tests/x.py::test_y`."""
+    for name, path in PAGES.items():
+        text = path.read_text()
+        for file, test in re.findall(r"\b(tests/[\w/]+\.py)(?:::(\w+))?", text):
+            assert (ROOT / file).is_file(), f"{name}: {file}"
+            if test:
+                has_test = f"def {test}(" in (ROOT / file).read_text()
+                assert has_test, f"{name}: {file} has no {test}"
+        for file in re.findall(r"\bbenchmarks/[\w/]+\.(?:py|json)", text):
+            assert (ROOT / file).is_file(), f"{name}: {file}"
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    names = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")}
+    listed = {"index"}
+    for path in DOCS.rglob("*.md"):
+        for block in blocks_of(path):
+            if block.language != "{toctree}":
+                continue
+            folder = str(path.parent.relative_to(DOCS))
+            for line in block.code.splitlines():
+                # A line may be "Title <page>".
+                entry_name = re.sub(r".*<(.+)>", r"\1", line.strip())
+                pattern = str(Path(folder) / entry_name)
+                listed |= set(fnmatch.filter(names, pattern))
+    assert names == listed
