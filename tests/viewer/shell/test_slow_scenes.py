@@ -3,57 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from support.house import House
 from support.scene_files import ply_columns, truth, write_ply
+from support.stepped import (
+    Gate,
+    draw_in_steps,
+    is_like_one_drawn_at_once,
+    scene_values,
+    until_final,
+    until_in_steps,
+    view_of,
+)
 from support.web_clients import Page
 
 import splatview
 from splatview.api.session import session
-from splatview_viewer.app import loop
 from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.screen import Rect, read_pixels
-from splatview_viewer.gpu.steps import StepQueue
-from splatview_viewer.kinds.gaussians import arrivals, stepped
+from splatview_viewer.core.screen import read_pixels
+from splatview_viewer.kinds.gaussians import stepped
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl import renderer as gl_renderer
-from splatview_viewer.render.gl.passes import Parts
 from splatview_viewer.scene.shapes import Box
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.shell.user import User
 
 
-class Gate:
-    """Lets no step be taken while it is closed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_open = True
-        self.step_count = 0
-        advance = StepQueue.advance
-
-        def advance_if_open(queue: StepQueue, seconds: float) -> None:
-            if self.is_open:
-                self.step_count += 1
-                advance(queue, seconds)
-
-        monkeypatch.setattr(StepQueue, "advance", advance_if_open)
-
-
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """Have all scenes be drawn in steps, one in each turn."""
-    monkeypatch.setattr(gl_renderer, "STEPPED_FROM", 1)
-    monkeypatch.setattr(arrivals, "COPIED_APART_FROM", 1)
-    monkeypatch.setattr(gl_renderer, "Parts", partial(Parts, 4096, 200, 20_000, 4096))
-    monkeypatch.setattr(loop, "_MAX_STEPS_S", 0.0)
-    return Gate(monkeypatch)
+    return draw_in_steps(monkeypatch)
 
 
 @pytest.fixture
@@ -61,39 +43,6 @@ def house(tmp_path: Path, gate: Gate) -> Iterator[House]:
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
     with House(scene) as new_house:
         yield new_house
-
-
-def view_of(user: User) -> GaussianView:
-    view = user.view
-    assert view is not None
-    assert isinstance(view.view, GaussianView)
-    return view.view
-
-
-def until_in_steps(house: House, view: GaussianView) -> None:
-    """Take turns until a picture is unfinished."""
-
-    def is_in_steps() -> bool:
-        return view.data.stepped.is_drawing
-
-    house.until(is_in_steps)
-
-
-def until_final(house: House, page: Page) -> np.ndarray:
-    """Take turns until all is drawn; return what the page shows."""
-    user = house.users[page]
-
-    def is_whole() -> bool:
-        if user.view is None:
-            return False
-        view = view_of(user)
-        # A coarse picture is followed by a sharp one.
-        return view.picture.scale == 1.0 and not view.data.stepped.is_drawing
-
-    house.until(is_whole)
-    picture = house.final_picture(page)
-    house.until(is_whole)
-    return picture
 
 
 def opened_page(house: House) -> tuple[Page, User]:
@@ -143,20 +92,6 @@ def turn_camera(page: Page, user: User) -> None:
     page.send(ev.PointerPress(x, y, at=10.0))
     page.send(ev.PointerMove(x + 40, y + 10, at=11.0))
     page.send(ev.PointerRelease(x + 40, y + 10, at=12.0))
-
-
-def is_like_one_drawn_at_once(
-    house: House, page: Page, picture: np.ndarray, rect: Rect
-) -> bool:
-    """Return whether a pane's middle is as it is without steps."""
-    gl_renderer.STEPPED_FROM = 1 << 30
-    user = house.users[page]
-    view_of(user).picture.drop()
-    user.mark()
-    drawn_at_once = house.final_picture(page)
-    gl_renderer.STEPPED_FROM = 1
-    middle = np.s_[rect.y : rect.y + rect.height, rect.x : rect.x + rect.width]
-    return np.array_equal(drawn_at_once[middle], picture[middle])
 
 
 def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> None:
@@ -290,16 +225,6 @@ def test_version_is_taken_between_two_pictures_of_a_drag(
             return view.data.loads > loads
 
         house.until(is_taken)
-
-
-def scene_values(color: float) -> dict[str, torch.Tensor]:
-    return {
-        "means": torch.randn(200, 3),
-        "quats": torch.ones(200, 4),
-        "scales": torch.full((200, 3), -2.0),
-        "opacities": torch.ones(200),
-        "sh0": torch.full((200, 1, 3), color),
-    }
 
 
 def test_fault_in_a_step_is_the_scenes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.jobs import Job
     from splatview_viewer.core.settings import Color
     from splatview_viewer.gpu.steps import StepQueue
+    from splatview_viewer.kinds.gaussians.cache import SceneCache
     from splatview_viewer.scene.scene import GaussianScene
 
 COPIED_APART_FROM = 1 << 14
@@ -24,6 +26,8 @@ may be: fewer take a few milliseconds."""
 _MAX_ARRIVAL_S = 0.5
 """Seconds for which a frame that is read in place must have arrived; then it is waited
 for."""
+_BACKGROUND_PERIOD = 1.0
+"""Seconds between looks at a background colour on a GPU, which wait for it."""
 
 
 class NewScene(NamedTuple):
@@ -147,3 +151,52 @@ def _copy_frame(
     if not frame.intact():
         return None
     return NewScene(scene, ready, frame, background)
+
+
+class FrameReader:
+    """Reads the scenes of frames for a `SceneCache`."""
+
+    def __init__(self, cache: SceneCache) -> None:
+        self.copier = FrameCopier(cache.work.steps)
+        self._cache = cache
+        self._arrivals = FrameArrivals()
+        self._background_at = -math.inf
+
+    def read(self, frame: StreamFrame, in_steps: bool) -> NewScene | None:
+        """Return the scene of a frame.
+
+        Returns None while it cannot be read, and if it was overwritten meanwhile.
+
+        Args:
+            frame: the frame; the same one again while it is copied.
+            in_steps: a large one may be copied in another thread.
+        """
+        if not self._arrivals.has_arrived(frame, self._cache.now):
+            return None
+        copier = self.copier
+        if copier.frame is frame:
+            if not copier.is_done:
+                return None
+            return copier.take()
+        copier.give_up()
+        if in_steps and copier.copies_apart(frame):
+            self._cache.on_gpu = False
+            copier.begin(frame, self._cache.choices)
+            return None
+        new = self._read_at_once(frame)
+        if not frame.intact():
+            return None
+        return new
+
+    def _read_at_once(self, frame: StreamFrame) -> NewScene:
+        """Read the scene of a frame, in place where that is possible."""
+        cache = self._cache
+        with cache.stopwatch("copy"):
+            cache.on_gpu = frame.on_gpu and cache.renderer.reads_gpu
+            scene, ready = scene_of(frame, cache.choices, in_place=cache.on_gpu)
+            background = cache.background
+            is_due = cache.now - self._background_at >= _BACKGROUND_PERIOD
+            if not frame.on_gpu or is_due:
+                background = background_of(frame)
+                self._background_at = cache.now
+        return NewScene(scene, ready, frame, background)

@@ -12,11 +12,7 @@ from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.costs import scaled_size
-from splatview_viewer.kinds.gaussians.arrivals import (
-    FrameArrivals,
-    FrameCopier,
-    NewScene,
-)
+from splatview_viewer.kinds.gaussians.arrivals import FrameReader, NewScene
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
@@ -33,7 +29,6 @@ from splatview_viewer.render.choose import (
     fallback_renderer,
     upgraded_renderer,
 )
-from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
 
@@ -54,8 +49,6 @@ log = logging.getLogger("splatview")
 _MAX_REPLACEMENT_S = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if
 its trainer lives."""
-_BACKGROUND_PERIOD = 1.0
-"""Seconds between looks at a background colour on a GPU, which wait for it."""
 
 
 class SceneCache:
@@ -107,12 +100,9 @@ class SceneCache:
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
-        self._background_at = -math.inf
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
-        self._arrivals = FrameArrivals()
-        self.copier = FrameCopier(gpu_work.steps)
-        """Copies large frames in another thread."""
+        self.frames = FrameReader(self)
         self._is_at_rest = False
         """No viewport shows the scene: what comes now is taken at once."""
         self._sample_loads = 0
@@ -130,46 +120,24 @@ class SceneCache:
         Args:
             value: the scene or the frame.
             in_steps: a large frame may be copied in another thread. It is not taken
-                yet then, and to be put again: see `copied_frame`.
+                yet then, and to be put again: see `Wants.copied_frame`.
         """
         if not isinstance(value, (GaussianScene, StreamFrame)):
             raise ViewerError(f"gaussians: a {type(value).__name__} is no scene")
         if self.busy:
             return False
         if isinstance(value, GaussianScene):
-            self.copier.give_up()
+            self.frames.copier.give_up()
             self.on_gpu = False
             background = value.background or self.background
             new = NewScene(value, None, None, background)
         else:
-            arrived_scene = self._read_arrived(value, in_steps and not self._is_at_rest)
-            if arrived_scene is None:
+            scene = self.frames.read(value, in_steps and not self._is_at_rest)
+            if scene is None:
                 return False
-            new = arrived_scene
+            new = scene
         self._take_scene(new)
         return True
-
-    def _read_arrived(self, frame: StreamFrame, in_steps: bool) -> NewScene | None:
-        """Return the scene of a frame.
-
-        Returns None while it cannot be read, and if it was overwritten meanwhile.
-        """
-        if not self._arrivals.has_arrived(frame, self.now):
-            return None
-        copier = self.copier
-        if copier.frame is frame:
-            if not copier.is_done:
-                return None
-            return copier.take()
-        copier.give_up()
-        if in_steps and copier.copies_apart(frame):
-            self.on_gpu = False
-            copier.begin(frame, self.choices)
-            return None
-        new = self._read_frame(frame)
-        if not frame.intact():
-            return None
-        return new
 
     def _take_scene(self, new: NewScene) -> None:
         """Have a scene be drawn from now on."""
@@ -194,18 +162,6 @@ class SceneCache:
         self.background = new.background
         self.stale = False
         self.loads += 1
-
-    def _read_frame(self, frame: StreamFrame) -> NewScene:
-        """Read the scene of a frame, in place where that is possible."""
-        with self.stopwatch("copy"):
-            self.on_gpu = frame.on_gpu and self.renderer.reads_gpu
-            scene, ready = scene_of(frame, self.choices, in_place=self.on_gpu)
-            background = self.background
-            is_due = self.now - self._background_at >= _BACKGROUND_PERIOD
-            if not frame.on_gpu or is_due:
-                background = background_of(frame)
-                self._background_at = self.now
-        return NewScene(scene, ready, frame, background)
 
     def _hold(self, frame: StreamFrame | None) -> None:
         """Hold the frame of the loaded scene as long as the renderer reads it."""
@@ -485,7 +441,7 @@ class SceneCache:
     def rest(self) -> None:
         """Release what is held only to be drawn next: no viewport shows the scene."""
         self._is_at_rest = True
-        self.copier.give_up()
+        self.frames.copier.give_up()
         self.moved.land(wait=True)
         if self.renderer.pending:
             self.renderer.read()
@@ -523,7 +479,7 @@ class SceneCache:
         picture.close()
         if self.pictures:
             return
-        self.copier.give_up()
+        self.frames.copier.give_up()
         frame = self._frame
         self._frame = None
         self.renderer.close()

@@ -369,7 +369,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         if not is_obeyed or hints.hint is None:
             return
         self.data.choices.add(hints.hint.choice)
-        self.data.copier.give_up()
+        self.data.frames.copier.give_up()
         # Hint and sample are of the scene as it was.
         hints.hint = None
         self.data.sample = None
@@ -427,7 +427,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             cuda=data.renderer.reads_gpu,
             moving=self.is_moving,
             pending=self._is_pending,
-            copied_frame=data.copier.frame,
+            copied_frame=data.frames.copier.frame,
         )
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
