@@ -149,15 +149,17 @@ def _question_sections(question: Question, lines: list[TableLine]) -> Iterator[s
 
 
 def _missed_texts(lines: list[TableLine]) -> Iterator[str]:
-    """Yield an item of a list for each figure that missed its target somewhere."""
-    for figure, group in groupby(lines, key=lambda line: line.figure):
+    """Yield an item of a list for all lines that missed one target for one reason."""
+    for (target, reason), group in groupby(lines, key=_target_and_reason):
         machines: dict[str, list[str]] = {}
-        target = ""
         for line in group:
             machines.setdefault(line.label, []).append(line.record.machine.name)
-            target = line.target
         cases = "; ".join(f"{label} ({'; '.join(m)})" for label, m in machines.items())
-        yield f"- {cases}: {target} was the target. {figure.reason}".rstrip()
+        yield f"- {cases}: {target} was the target. {reason}".rstrip()
+
+
+def _target_and_reason(line: TableLine) -> tuple[str, str]:
+    return line.target, line.figure.reason
 
 
 def _lines(question: Question, records: Sequence[Record]) -> Iterator[TableLine]:
