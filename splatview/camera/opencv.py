@@ -43,6 +43,8 @@ _MAX_REFUSAL_S = 2.0
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
 _MAX_RATE = 1000
+_SILENT = 0
+"""OpenCV's level of logging at which it prints nothing."""
 _CLOSED = {
     "device": "{} gives no pictures: another program may be using it, or another node of "
     "this camera has them",
@@ -92,8 +94,7 @@ class OpenCVSource:
         self.description = f"{self._name} by OpenCV"
 
     def open(self) -> None:
-        # Errors here are CaptureErrors, and need no lines of OpenCV's.
-        cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+        _silence_opencv()
         os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         self.close()
         self._change_reading()
@@ -391,3 +392,12 @@ class NetworkAddress:
         if self._only_host is not None:
             self._only_host.close()
             self._only_host = None
+
+
+def _silence_opencv() -> None:
+    """Stop OpenCV's own lines about errors, which are CaptureErrors here."""
+    # OpenCV has moved the function: it is in `cv2` until 4.12, then in `cv2.utils`.
+    set_level = getattr(cv2, "setLogLevel", None)
+    if set_level is None:
+        set_level = cv2.utils.logging.setLogLevel
+    set_level(_SILENT)

