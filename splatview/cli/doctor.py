@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import tyro
 
 from splatview.cli import sharing_trial
+from splatview_ipc.control import limits
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
 from splatview_ipc.system.optional_packages import (
@@ -114,6 +115,11 @@ def _as_json(findings: dict[str, Finding]) -> list[dict[str, str]]:
         }
         for name, finding in findings.items()
     ]
+
+
+def check_splatview() -> Finding:
+    """Name this version, and the protocol that a run's viewer must speak as well."""
+    return Finding("ok", f"{limits.VERSION}, protocol {limits.PROTOCOL}")
 
 
 def check_python() -> Finding:
@@ -387,6 +393,7 @@ def _failure_of(program: ChildProgram, timeout_s: float = _TIMEOUT_S) -> str:
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
+    "splatview": check_splatview,
     "python": check_python,
     "torch": check_torch,
     "cuda": check_cuda,
