@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import importlib.util
 import json
+import logging
 import re
 import shlex
 import tomllib
@@ -59,7 +60,12 @@ def test_python_blocks_run(
 ) -> None:
     """In order, in one namespace and an empty folder, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
-    run_python(_python_blocks(PAGES[page]))
+    logger = logging.getLogger("splatview")
+    level = logger.level
+    try:
+        run_python(_python_blocks(PAGES[page]))
+    finally:
+        logger.setLevel(level)
 
 
 def test_python_blocks_name_what_exists() -> None:
