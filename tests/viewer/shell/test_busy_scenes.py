@@ -1,4 +1,4 @@
-"""What else happens while the picture of a scene is drawn in steps."""
+"""Films, comparisons, new versions and more beside a picture in steps."""
 
 from __future__ import annotations
 
