@@ -147,6 +147,30 @@ def test_hidden_pane_leaves_the_first_picture_of_another_alone(
     assert freed_in_steps == [False]
 
 
+def test_picture_of_the_version_before_outlives_one_that_measures(
+    house: House, gate: Gate
+) -> None:
+    """The one that measures is of another size, and drawn at once."""
+    page, user = opened_page(house)
+    view = view_of(user)
+    data = view.data
+    picture = view.picture
+    assert picture.is_borrowed
+    assert picture.camera is not None
+    assert picture.key is not None
+    before = read_pixels(user.screen.framebuffer)
+    gate.is_open = False
+    assert data.put(data.renderer.scene())
+    measured = ViewportPicture(data.ctx)
+    data.pictures.append(measured)
+    data.render(measured, picture.camera.resized(64, 48), picture.key.options)
+    user.mark()
+    until_in_steps(house, view)
+    np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), before)
+    gate.is_open = True
+    until_final(house, page)
+
+
 def test_slider_that_is_dragged_shows_pictures(house: House, gate: Gate) -> None:
     page, user = opened_page(house)
     view = view_of(user)

@@ -366,9 +366,10 @@ class SceneCache:
         """Copy the pictures that lie where `drawn` is about to be drawn."""
         for picture in [picture for picture in self.pictures if picture.is_borrowed]:
             # A picture of an earlier scene is about to be drawn again itself, unless
-            # what is read now is overwritten.
+            # what is read now is overwritten. Drawn in steps, it is seen until then.
             is_current = picture.key is not None and picture.key.loads == self.loads
-            if self._frame is not None or (picture is not drawn and is_current):
+            stays = is_current or self.renderer.draws_in_steps
+            if self._frame is not None or (picture is not drawn and stays):
                 picture.keep(self.composer)
 
     def report_gpu_times(self) -> None:
