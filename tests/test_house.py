@@ -39,6 +39,8 @@ MOST_FUNCTION_STATEMENTS = 70
 MOST_PARAMETERS = 8
 PUBLIC_OPTIONS = {"splatview/api/publish.py": ("publish",)}
 """Functions of the public API, by file, that have an option for each of their features."""
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Attributes of syntax trees that hold statements."""
 MOST_CASES = 12
 """Values in one parameter list of a test."""
 
@@ -66,11 +68,16 @@ class Source:
 def count_statements(tree: ast.AST) -> int:
     """Count the statements below a node; docstrings are none."""
     count = 0
-    for node in ast.walk(tree):
+    nodes = [tree]
+    while nodes:
+        node = nodes.pop()
         is_docstring = isinstance(node, ast.Expr) and isinstance(
             node.value, ast.Constant
         )
         count += isinstance(node, ast.stmt) and not is_docstring
+        # Expressions, which are most nodes, hold no statements.
+        for block in BLOCKS:
+            nodes += getattr(node, block, ())
     return count
 
 
