@@ -1,6 +1,7 @@
 // Lays a rendered picture over the background. fetch.glsl of splatview_ipc.gl and `color_maps.SHADER` come first: `stored` gives
 // premultiplied colour and alpha; for what is shown by a colour map: a number and alpha. SMOOTH: the picture has another size than its
-// place on the screen. COPY: nothing but the picture's values, pixel by pixel.
+// place on the screen. COPY: nothing but the picture's values, pixel by pixel. NUMBERS: the first channel is shown by the colour map,
+// which only that pass contains: a software renderer takes its time in each pixel, shown or not.
 #ifdef COPY
 
 out vec4 f_value;
@@ -13,8 +14,11 @@ uniform vec2 u_corner;        // of the rectangle on the screen, in pixels from 
 uniform vec2 u_size;
 uniform float u_height;       // of the framebuffer
 uniform vec3 u_background;
-uniform int u_show;           // 0 colour, 1 the first channel by the colour map, 2 alpha
+#ifdef NUMBERS
 uniform vec2 u_range;         // what is at both ends of the map
+#else
+uniform bool u_shows_alpha;   // alpha instead of colour
+#endif
 out vec4 f_color;
 
 // The picture at a point of it, in its pixels. By hand, since memory that is read in place has no filters.
@@ -34,13 +38,16 @@ void main() {
     vec2 at = vec2(gl_FragCoord.x, u_height - gl_FragCoord.y) - u_corner;
     vec4 c = picture(at * vec2(source_size()) / u_size);
     float alpha = clamp(c.a, 0.0, 1.0);
+#ifdef NUMBERS
+    vec3 color = mapped((c.r - u_range.x) / max(u_range.y - u_range.x, 1e-12)) * alpha;
+#else
     vec3 color = c.rgb;
-    if (u_show == 1) color = mapped((c.r - u_range.x) / max(u_range.y - u_range.x, 1e-12)) * alpha;
-    if (u_show == 2) {
-        f_color = vec4(vec3(alpha), 1.0);
-        return;
-    }
-    f_color = vec4(clamp(color + (1.0 - alpha) * u_background, 0.0, 1.0), 1.0);
+#endif
+    vec3 seen = clamp(color + (1.0 - alpha) * u_background, 0.0, 1.0);
+#ifndef NUMBERS
+    if (u_shows_alpha) seen = vec3(alpha);
+#endif
+    f_color = vec4(seen, 1.0);
 }
 
 #endif

@@ -40,10 +40,6 @@ _RANGE_PERIOD = 0.25
 """Seconds between looks at the range of a picture on a GPU, which wait for it."""
 _RANGE_SAMPLE = 1 << 17
 """Pixels that are looked at for that."""
-_SHOW_COLOR = 0
-_SHOW_NUMBERS = 1
-_SHOW_ALPHA = 2
-"""Values of `u_show` in compose.glsl."""
 
 
 GpuTask = tuple[object, ...]
@@ -222,22 +218,22 @@ class Composer:
         # A picture that is smaller than its place on the screen is smoothed.
         if source.size != (rect.width, rect.height):
             defines = (*defines, "SMOOTH")
+        is_mapped = SHOWS[show].is_mapped
+        if is_mapped:
+            defines = (*defines, "NUMBERS")
         array = self._array(defines)
         program = array.program
         program["u_corner"] = rect.x, rect.y
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
-        if show == "alpha":
-            program["u_show"] = _SHOW_ALPHA
-        else:
-            program["u_show"] = _SHOW_COLOR
-        if SHOWS[show].is_mapped:
+        if is_mapped:
             map_name, value_range = colors
             table = color_maps.table(map_name)
-            program["u_show"] = _SHOW_NUMBERS
             program["u_range"] = value_range
             program["u_map"].write(table.tobytes())  # type: ignore[union-attr]
+        else:
+            program["u_shows_alpha"] = show == "alpha"
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program)
         framebuffer.viewport = viewport
