@@ -53,6 +53,38 @@ class Stage:
         self.wait_for = house.until
         self.tab = tab
         self.user = user
+        self._has_panel = user.interface.state.panel_open
+
+    def start_over(self) -> None:
+        """Undo what a test before has left, as one that failed does anywhere."""
+        user = self.user
+        self.tab.mouse.up()
+
+        def is_closed() -> bool:
+            if user.interface.surface.has_popup:
+                self.press("Escape")
+                self.rest()
+            return not user.interface.surface.has_popup
+
+        self.wait_for(is_closed)
+        for viewport in user.layout.all[1:]:
+            user.layout.remove(viewport)
+        [key] = [entry.key for entry in user.state.entries if entry.name == "splats"]
+        if user.layout.active.key != key:
+            user.select(key)
+        state = user.interface.state
+        user.choose_tab("look")
+        if state.panel_open != self._has_panel:
+            user.toggle_panel()
+        if state.time_folded:
+            user.fold_time()
+
+        self.wait_for_cameras()
+        self.rest()
+        if self.frustums.through.index is not None:
+            self.press("Escape")
+            self.wait_for(lambda: self.frustums.through.index is None)
+            self.rest_cameras()
 
     def rest(self) -> None:
         """Take turns until nothing is left to draw."""
@@ -109,6 +141,16 @@ class Stage:
             return len(poses) > 9 and np.array_equal(poses[-1], poses[-9])
 
         self.wait_for(rests)
+
+    def wait_for_cameras(self) -> None:
+        """Take turns until the active pane shows a scene and its training cameras."""
+
+        def has_cameras() -> bool:
+            view: Any = self.user.view
+            tools = getattr(getattr(view, "view", None), "tools", {})
+            return "frustums" in tools and tools["frustums"].cameras is not None
+
+        self.wait_for(has_cameras)
 
     @property
     def view(self) -> Any:
@@ -215,7 +257,7 @@ def house(runtime_dir: Path) -> Iterator[House]:
     views, Ks = ring(8)
     splatview.publish_cameras(views, Ks, *SIZE, PHOTOS)
     publish(0)
-    with House(watched=True) as new_house:
+    with House() as new_house:
         yield new_house
 
 
@@ -231,13 +273,7 @@ def open_stage(house: House, chromium: Browser) -> Iterator[Callable[..., Stage]
             tab = open_page(url, size, expected="ERR_", routes=NO_FONTS, **options)
             house.until(lambda: len(house.app.users) > count)
             stage = Stage(house, tab, house.app.users[-1])
-
-            def has_cameras() -> bool:
-                view: Any = stage.user.view
-                tools = getattr(getattr(view, "view", None), "tools", {})
-                return "frustums" in tools and tools["frustums"].cameras is not None
-
-            house.until(has_cameras)
+            stage.wait_for_cameras()
             stage.rest()
             return stage
 
@@ -245,8 +281,14 @@ def open_stage(house: House, chromium: Browser) -> Iterator[Callable[..., Stage]
 
 
 @pytest.fixture(scope="module")
-def desktop(open_stage: Callable[..., Stage]) -> Stage:
+def desktop_stage(open_stage: Callable[..., Stage]) -> Stage:
     return open_stage((1000, 700))
+
+
+@pytest.fixture
+def desktop(desktop_stage: Stage) -> Stage:
+    desktop_stage.start_over()
+    return desktop_stage
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +355,8 @@ def test_split_begins_as_what_was_shown(desktop: Stage) -> None:
     desktop.wait_for(lambda: len(sides()) == 2)
     for side in sides():
         np.testing.assert_array_equal(side.view.rig.camera().viewmat, pose)
+    desktop.wait_for_no_popup()
+    desktop.rest()
     desktop.press("Control+z")
     desktop.wait_for(lambda: user.layout.active.key == shown_key)
 
