@@ -22,17 +22,21 @@ def forgotten_widgets() -> Iterator[None]:
 
 
 @pytest.fixture
-def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
+def open_viewer(
+    runtime_dir: object, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Viewer]]:
     """Return `open_viewer((width, height), **options)`, which opens a viewer.
 
     The options are those of `AppOptions`.
     """
+    from support.late_rendering import LateRendering
     from support.viewer import Viewer
 
     from splatview_viewer.app.loop import AppOptions
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
     viewers: list[Viewer] = []
+    LateRendering(viewers, monkeypatch)
 
     def build(size: tuple[int, int], **options: Any) -> Viewer:
         app_options = AppOptions(**{"max_fps": 500, **options})
