@@ -201,7 +201,7 @@ def places_around_panes(viewer: Viewer) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_controls_stay_in_place_over_200_versions(
+def test_controls_stay_in_place_while_versions_come(
     open_viewer: Callable[..., Viewer],
 ) -> None:
     viewer = open_viewer((920, 700))
@@ -231,12 +231,12 @@ def test_controls_stay_in_place_over_200_versions(
         viewer.until(partial(has_step, version))
     first = places_around_panes(viewer)
     assert {"Pause", "Look", "Scale"} <= first.keys()
-    for version in range(3, 200):
+    for version in range(3, 201, 6):
         publish(version)
         for _ in turns(f"version {version} is drawn"):
             viewer.step()
             if has_step(version):
                 break
-        if version % 20 == 0 or version == 199:
+        if version % 4 == 1:
             places = places_around_panes(viewer)
             assert {name: places.get(name) for name in first} == first
