@@ -31,7 +31,8 @@ nitpick_ignore_regex = [("py:.*", r"(?!splatview).*")]
 
 myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
-smartquotes = False
+smartquotes_action = "D"
+"""Dashes alone: Sphinx writes two hyphens behind the name of a parameter."""
 
 autodoc_typehints = "signature"
 autodoc_mock_imports = ["lightning", "nerfstudio", "transformers"]

@@ -144,8 +144,9 @@ def _check_others(words: list[str]) -> None:
 
 def test_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
     """Every `splatview` line of a block is legal for the command's own parser."""
+    help_text = Block(DOCS / "command_line.md", 1, "", "\n".join(_page_lines()))
     checked = set()
-    for block in BLOCKS:
+    for block in [*BLOCKS, help_text]:
         if block.language not in SHELL_LANGUAGES:
             continue
         for words in command_lines(block):
@@ -167,10 +168,16 @@ def test_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @functools.cache
+def _page_lines() -> list[str]:
+    """Return the lines of the page of commands, with the examples of their help."""
+    return "\n".join(generated_pages.commands()).splitlines()
+
+
+@functools.cache
 def _page_options() -> dict[str, set[str]]:
     """Return the options that the page has for each command, such as "--port"."""
     options: dict[str, set[str]] = {}
-    for line in generated_pages.commands():
+    for line in _page_lines():
         if line.startswith("## splatview "):
             options[line.split()[-1]] = set()
         elif line.startswith("`"):

@@ -80,7 +80,12 @@ def _default_text(field: dataclasses.Field[Any]) -> str:
 
 def _with_code(text: str) -> str:
     """Return a help text with its options in backquotes, as pages have them."""
-    return _OPTION.sub(lambda match: f"`{match[0]}`", text)
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        is_example = line.startswith("    ")
+        if not is_example:
+            lines[index] = _OPTION.sub(lambda match: f"`{match[0]}`", line)
+    return "\n".join(lines)
 
 
 def commands() -> Iterator[str]:
