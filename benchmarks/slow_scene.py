@@ -47,7 +47,8 @@ def _measure(title: str, options: tuple[str, ...]) -> list[dict[str, str]]:
         time.sleep(FIRST_S)
         rows = [_used(page, f"{title}, nothing happens")]
         rows.append(_used(page, f"{title}, the camera moves", SWAY))
-        time.sleep(5)
+        page.request("key", name="f")
+        time.sleep(8)
         publisher.request("training", gaussians=GAUSSIANS, hz=HZ, timeout=60)
         time.sleep(4)
         rows.append(_used(page, f"{title}, a training runs"))

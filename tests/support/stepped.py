@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -28,10 +29,12 @@ class Gate:
         self.step_count = 0
         advance = StepQueue.advance
 
-        def advance_if_open(queue: StepQueue, seconds: float) -> None:
+        def advance_if_open(
+            queue: StepQueue, seconds: float, must_end: Callable[[], bool]
+        ) -> None:
             if self.is_open:
                 self.step_count += 1
-                advance(queue, seconds)
+                advance(queue, seconds, must_end)
 
         monkeypatch.setattr(StepQueue, "advance", advance_if_open)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from splatview.api.session import session
 from splatview_viewer.app.loop import step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import read_pixels
+from splatview_viewer.gpu.steps import StepQueue
 from splatview_viewer.kinds.gaussians import stepped
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.render.gl import renderer as gl_renderer
@@ -326,3 +329,22 @@ def test_picture_in_steps_tells_of_the_event_that_it_was_begun_with(
         return picture is not None and picture.at >= 11.0
 
     house.until(has_answered)
+
+
+def test_steps_make_way_for_input() -> None:
+    taken: list[int] = []
+
+    def take_steps() -> Iterator[None]:
+        for number in range(10):
+            taken.append(number)
+            yield None
+
+    context: Any = SimpleNamespace(finish=int)
+    queue = StepQueue(context)
+    queue.start(take_steps())  # type: ignore[arg-type]
+    queue.advance(60.0, lambda: len(taken) == 3)
+    assert taken == [0, 1, 2]
+    queue.advance(60.0, lambda: False)
+    assert len(taken) == 10
+    assert not queue.can_go_on
+    queue.close()

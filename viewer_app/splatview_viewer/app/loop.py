@@ -63,6 +63,9 @@ _STEPS_S = 0.015
 _MAX_STEPS_S = 0.03
 """Seconds of a turn for pictures that are drawn in steps, the latter where the rest of
 the turn took as long: input waits no longer, and what is slow gets on."""
+_NEXT_WAY_S = 0.1
+"""Seconds between two times that steps make way for input: beside a pointer that moves
+all the time they get on as well."""
 _OUT_PERIOD_S = 1.0
 """Seconds between two pictures for --out."""
 _MAX_AWAY = 16
@@ -137,6 +140,8 @@ class App:
         self._naps_until = 0.0
         """Until then a new version is looked for in short naps."""
         self._next_full_turn = 0.0
+        self._next_way_at = 0.0
+        """Time from which on steps make way for input again."""
         self._is_out_late = False
         """The file of --out is behind the screen's picture."""
         self._last_out = 0.0
@@ -272,13 +277,24 @@ class App:
         self._draw_due(now)
         with self._guard("drawing in steps"):
             turn_s = time.monotonic() - now
-            self.work.steps.advance(min(max(turn_s, _STEPS_S), _MAX_STEPS_S))
+            steps_s = min(max(turn_s, _STEPS_S), _MAX_STEPS_S)
+            self.work.steps.advance(steps_s, self._makes_way)
         if self._is_out_late and now - self._last_out >= _OUT_PERIOD_S:
             with self._guard("drawing for --out"):
                 self.write_out(now)
         # One file among others that cannot be read shows its fault.
         if self._files and all(source.error for source in self._files):
             raise FileError("\n".join(source.error for source in self._files))
+
+    def _makes_way(self) -> bool:
+        """Return whether steps end before their time, as a user did something."""
+        now = time.monotonic()
+        if now < self._next_way_at:
+            return False
+        if not any(user.screen.has_events for user in self.users):
+            return False
+        self._next_way_at = now + _NEXT_WAY_S
+        return True
 
     def _draw_due(self, now: float) -> None:
         """Draw the pictures that are due.

@@ -283,6 +283,11 @@ class Inbox(Generic[T]):
             self._changed.notify()
         return True
 
+    @property
+    def has_items(self) -> bool:
+        """True if `take` would return something."""
+        return bool(self._items)
+
     def wake(self) -> None:
         """End a `take` that sleeps, or the next one."""
         with self._changed:

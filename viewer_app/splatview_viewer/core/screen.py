@@ -233,6 +233,11 @@ class Screen(Protocol):
         """The layer of the interface; None: it is drawn over the pictures."""
         ...
 
+    @property
+    def has_events(self) -> bool:
+        """True if the next `poll` is known to return events. Cheap."""
+        ...
+
     def poll(self, timeout: float) -> list[Event]:
         """Return the events since the last call, oldest first.
 

@@ -138,8 +138,13 @@ class StepQueue:
         """True if there is a step to take now."""
         return any(stepped_work.can_go_on for stepped_work in self._works)
 
-    def advance(self, seconds: float) -> None:
-        """Take steps, one at least, and none after so many seconds."""
+    def advance(self, seconds: float, must_end: Callable[[], bool]) -> None:
+        """Take steps, one at least, and none after so many seconds.
+
+        Args:
+            seconds: for all steps.
+            must_end: asked after each step; True: take no more.
+        """
         end = time.perf_counter() + seconds
         while True:
             self._forget_done()
@@ -150,7 +155,7 @@ class StepQueue:
             # Works take turns.
             self._works.remove(stepped_work)
             self._works.append(stepped_work)
-            if time.perf_counter() >= end:
+            if time.perf_counter() >= end or must_end():
                 self._forget_done()
                 return
 

@@ -133,6 +133,10 @@ class OffscreenScreen:
         """Add events as if a user had caused them. May be called from any thread."""
         self._inbox.put(*events)
 
+    @property
+    def has_events(self) -> bool:
+        return self._inbox.has_items
+
     def poll(self, timeout: float) -> list[Event]:
         events = self._inbox.take(timeout)
         for event in events:

@@ -397,6 +397,10 @@ class WindowScreen:
             self._framebuffer.viewport = (0, 0, *self.size)
         return self._framebuffer
 
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events.queue)
+
     def poll(self, timeout: float) -> list[Event]:
         if self._window:
             if timeout > 0 and not self._events.queue:

@@ -214,6 +214,10 @@ class BrowserScreen:
     def framebuffer(self) -> moderngl.Framebuffer:
         return self.targets.pictures.framebuffer
 
+    @property
+    def has_events(self) -> bool:
+        return self._connection.inbox.has_items
+
     def poll(self, timeout: float) -> list[Event]:
         if self._closed:
             return []
