@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from imgui_bundle import imgui
 from support import widgets
 from support.viewer import Viewer
 
@@ -226,6 +227,33 @@ def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
     assert player.step == 20
     viewer.click("Live")
     assert player.step is None
+
+
+def test_lane_tells_where_the_scene_was_not_shown(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tips: list[str] = []
+    monkeypatch.setattr(imgui, "set_tooltip", tips.append)
+    record(viewer, 0, 1, 2, 3)
+    splatview.publish(torch.zeros(8, 8, 3), "render")
+    wait_for_entries(viewer, 2)
+    scene_key = viewer.state.selected
+    viewer.user.select(next(e.key for e in viewer.state.entries if e.kind == "image"))
+    viewer.until(viewer.loaded)
+    publish(8)
+
+    def has_missed() -> bool:
+        return tape(viewer).has_missed
+
+    viewer.until(has_missed)
+    viewer.user.select(scene_key)
+    record(viewer, 9)
+    viewer.do()
+    assert tape(viewer).recording.gaps == [(30, 90)]
+    x, y = track_at(viewer, 3)
+    end = track_at(viewer, 4)[0]
+    viewer.do(PointerMove((x + end) / 2, y))
+    assert any("Steps 30 to 90 are not recorded" in tip for tip in tips)
 
 
 def test_restarted_run_continues_the_same_recording(

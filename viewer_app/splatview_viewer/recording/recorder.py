@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import operator
+import statistics
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +38,9 @@ _SHARE = 0.05
 """
 _ERROR_GAP = 10.0
 """Seconds between a failed snapshot and the next attempt."""
+_GAP_FACTOR = 2.0
+"""Usual distances of snapshots from which on it is told that some were missed."""
+_MAX_GAPS = 64
 _TIMEOUT = 10.0
 """Seconds to wait for a job when memory that it reads is about to be freed."""
 
@@ -128,6 +133,8 @@ class Tape:
         self.player = Player(self.recording, recorder.wake)
         self.error = ""
         """Reason why nothing is recorded at the moment; "" if it is."""
+        self.has_missed = False
+        """A snapshot was due since the last one, and the stream was not read."""
         self._taking: _Taking | None = None
         """The snapshot that is being taken."""
         self._index_job: Job[None] | None = None
@@ -164,7 +171,11 @@ class Tape:
             self._take_in(now)
         schedule = self._schedule
         schedule.notice(stream.version, now)
-        if not is_open or now < schedule.next_at:
+        if now < schedule.next_at:
+            return
+        if not is_open:
+            interval = self.recording.interval
+            self.has_missed |= schedule.is_due(False, False, interval, now)
             return
         is_last = not stream.run.alive or schedule.seems_last(now)
         is_writing = self._index_job is not None and not self._index_job.done
@@ -307,11 +318,26 @@ class Tape:
             return
         self.error = ""
         schedule.snapshot_version = version
+        self._note_gap(outcome.snapshot.step)
         if self.recording.path is None:
             packed = outcome.packed
         else:
             packed = None
         self._write_index(self.recording.add(outcome.snapshot, packed))
+
+    def _note_gap(self, step: int) -> None:
+        """Note a gap before a snapshot of this step, if it is wider than usual ones."""
+        has_missed = self.has_missed
+        self.has_missed = False
+        steps = [snapshot.step for snapshot in self.recording.snapshots]
+        if not has_missed or not steps:
+            return
+        usual = 0.0
+        if len(steps) > 1:
+            usual = statistics.median(map(operator.sub, steps[1:], steps))
+        if step - steps[-1] > _GAP_FACTOR * usual:
+            self.recording.gaps.append((steps[-1], step))
+            del self.recording.gaps[:-_MAX_GAPS]
 
     def _write_index(self, dropped: list[SceneSnapshot]) -> None:
         """Start a job that writes the folder's index and removes dropped snapshots."""

@@ -295,6 +295,8 @@ class Recording:
         """Counts changes of the snapshots."""
         self.live_time_ns = 0
         """When the live version that is shown was published; 0: there is none."""
+        self.gaps: list[tuple[int, int]] = []
+        """Steps before and after which snapshots were missed: nobody saw the stream."""
         self._packed: dict[SceneSnapshot, Packed] = {}
         if folder is not None:
             self.path = folder.path

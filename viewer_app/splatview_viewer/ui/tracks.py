@@ -22,6 +22,8 @@ _MARGIN = 0.012
 _LAST_LABEL = 0.965
 """Place from which a tick has no text, which would end outside."""
 _TICK_HEIGHT = 7.0
+_HATCHING = 7.0
+"""Points from one line of a hatching to the next."""
 _MARK_TOP = 5.0
 _MARK_HEIGHT = 9.0
 _KEY_HALF = 7.0
@@ -85,6 +87,24 @@ class Track:
             y = round(self.bottom - height - self.scale)
             corner = ImVec2(round(x + 4 * self.scale), y)
             draw.add_text(corner, theme.u32(theme.FAINT), text)
+
+    def draw_hatching(self, draw: imgui.ImDrawList, start: float, end: float) -> None:
+        """Draw slanting lines between two places, where the track knows nothing."""
+        left = self.to_x(start)
+        right = self.to_x(end)
+        height = self.rect.height
+        distance = _HATCHING * self.scale
+        color = theme.u32(theme.FAINT, 0.5)
+        draw.push_clip_rect(ImVec2(left, self.rect.y), ImVec2(right, self.bottom), True)
+        for index in range(int((right - left + height) / distance) + 1):
+            x = left + index * distance
+            draw.add_line(
+                ImVec2(x - height, self.bottom),
+                ImVec2(x, self.rect.y),
+                color,
+                self.scale,
+            )
+        draw.pop_clip_rect()
 
     def draw_mark(self, draw: imgui.ImDrawList, x: float) -> None:
         """Draw the mark of a snapshot at a pixel x."""

@@ -213,6 +213,8 @@ class TrainingLane:
         self._handle_pointer(player, track)
         with track.drawing() as draw:
             if self._ends is not None:
+                for gap in player.recording.gaps:
+                    track.draw_hatching(draw, *self._shares_of(gap, self._ends))
                 _draw_ticks(draw, track, *self._ends)
             _draw_marks(
                 draw, track, track.to_x(0.0) + self._version_places * track.span
@@ -232,16 +234,42 @@ class TrainingLane:
         is_hovered = imgui.is_item_hovered()
         if not is_held and not is_hovered:
             return
-        index = self._index_at(player, track.to_share(ui.pointer().x))
+        share = track.to_share(ui.pointer().x)
+        index = self._index_at(player, share)
         if is_held:
             player.playing = False
             if index is None and player.position is not None:
                 player.live()
             elif index is not None and index != player.index:
                 player.seek(index)
-        if is_hovered and index is not None:
+        gap = self._gap_at(player, share)
+        if is_hovered and gap is not None:
+            start, end = gap
+            imgui.set_tooltip(
+                f"Steps {start:,} to {end:,} are not recorded: the scene was not shown\n"
+                "Recorded in any case: splatview serve --record FOLDER"
+            )
+        elif is_hovered and index is not None:
             snapshot = player.recording.snapshots[index]
             imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
+
+    def _shares_of(
+        self, gap: tuple[int, int], ends: tuple[float, float]
+    ) -> tuple[float, float]:
+        """Return where on a track with these ends a gap begins and ends."""
+        start, end = ends
+        first, last = gap
+        return (first - start) / (end - start), (last - start) / (end - start)
+
+    def _gap_at(self, player: Player, share: float) -> tuple[int, int] | None:
+        """Return the steps of the gap at a place; None: there is none."""
+        if self._ends is None:
+            return None
+        for gap in player.recording.gaps:
+            first, last = self._shares_of(gap, self._ends)
+            if first < share < last:
+                return gap
+        return None
 
     def _index_at(self, player: Player, share: float) -> int | None:
         """Return the index of the snapshot nearest to a place; None: what comes."""
