@@ -153,6 +153,7 @@ def test_shown_scene_is_recorded_at_its_interval_of_steps(viewer: Viewer) -> Non
 
 def test_lane_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
+    wait_for_count(viewer, 103)
     viewer.do()
     player = tape(viewer).player
     view(viewer).view.rig.orbit.target = np.array([0.5, 0, 0])
@@ -197,6 +198,7 @@ def test_lane_and_keys_go_back_and_return_to_live(viewer: Viewer) -> None:
 
 def test_key_p_plays_the_chosen_lane_and_no_other(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
+    wait_for_count(viewer, 103)
     player = tape(viewer).player
     path = view(viewer).view.path
     path.circle_scene()
@@ -235,6 +237,7 @@ def test_lane_tells_where_the_scene_was_not_shown(
     tips: list[str] = []
     monkeypatch.setattr(imgui, "set_tooltip", tips.append)
     record(viewer, 0, 1, 2, 3)
+    wait_for_count(viewer, 103)
     splatview.publish(torch.zeros(8, 8, 3), "render")
     wait_for_entries(viewer, 2)
     scene_key = viewer.state.selected
