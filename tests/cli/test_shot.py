@@ -178,6 +178,22 @@ def test_shot_reports_what_it_leaves_out(
     assert bool(read(tmp_path / "out.png").any()) is (count < 40)
 
 
+def test_scene_is_shown_in_the_way_that_is_named(
+    picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(40)))
+    pictures = []
+    for show in ("color", "depth"):
+        out = tmp_path / f"{show}.png"
+        assert shot(out, scene, "--show", show, "--size", "64x48") == 0
+        pictures.append(read(out))
+    assert (pictures[0] != pictures[1]).any()
+    assert shot(tmp_path / "out.png", scene, "--show", "colour") == 2
+    assert "'colour'; expected one of color, depth" in capsys.readouterr().err
+    assert shot(tmp_path / "out.png", picture, "--show", "depth") == 2
+    assert "--show is for Gaussians" in capsys.readouterr().err
+
+
 # -- streams ---------------------------------------------------------------------------
 
 

@@ -583,6 +583,9 @@ class Shot:
     background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
     """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or
     transparent. Default: black."""
+    show: Annotated[str | None, tyro.conf.arg(metavar="WAY")] = None
+    """How Gaussians are shown, as the viewer's Look tab: color, depth, alpha, normals,
+    ellipsoids, rings, points or overdraw. Default: color."""
     device: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
     """The device of a memory snapshot: 1 for GPU 1, host for pinned memory. Default:
     the GPU with most events."""

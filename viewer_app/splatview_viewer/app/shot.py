@@ -50,6 +50,7 @@ def shoot(command: Shot, second_path: Path | None = None) -> tuple[int, int]:
         camera=command.camera,
         background=parse_background(command.background),
         device=command.device,
+        show=command.show,
     )
     check_writable(command.out, check_picture, options.background is None)
 

@@ -15,6 +15,7 @@ from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
 from splatview_viewer.core.view import GradualView, has_arrived
 from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.kinds import about, make_view, shown_kinds
+from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.shell.kept_pictures import transparent_picture
@@ -73,6 +74,8 @@ class StillOptions:
     """RGB in [0, 1]; None: what comes with the stream, else black."""
     device: str | None = None
     """The device of a memory snapshot: "1", "host". None: the busiest GPU."""
+    show: str | None = None
+    """The way in which Gaussians are shown, a key of `SHOWS`; None: by their colours."""
 
 
 class Still:
@@ -157,6 +160,8 @@ class Still:
             self.scene.host = Host(exact="scene")
             self.scene.change(background=options.background)
             self.scene.rig.reset_to(camera)
+        if options.show is not None:
+            self._choose_show(options.show)
         if value is not None and not self._take(view, value):
             return None
         if options.device is not None:
@@ -196,6 +201,20 @@ class Still:
             end = time.monotonic() + _LATE_WRITE_S
             wait_until(lambda: has_arrived(value) or None, end)
         return True
+
+    def _choose_show(self, show: str) -> None:
+        """Show Gaussians in a way. Raises ViewerError for anything else."""
+        if show not in SHOWS:
+            raise ViewerError(
+                f"{self._command}: --show is {show!r}; expected one of "
+                f"{', '.join(SHOWS)}"
+            )
+        if self.scene is None:
+            raise ViewerError(
+                f"{self._command}: --show is for Gaussians, and this is of kind "
+                f"{self.kind}; leave it out"
+            )
+        self.scene.change(show=show)
 
     def _choose_device(self, view: ShownView, device: str) -> None:
         """Show a device of a memory snapshot. Raises ViewerError for anything else."""
