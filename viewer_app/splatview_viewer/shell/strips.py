@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _TIP = "Double click: this one alone, and back. Right click: the menu of the pane."
 _BUTTON = 24.0
 _BUTTON_GAP = 8.0
+_RUN_WIDTH = 48.0
+"""Points that the name of a run has at least, or it is left out."""
 _FACT_WIDTH = 180.0
 """Points that a title leaves to facts, of a strip that is wide."""
 _NAME_WIDTH = 110.0
@@ -157,13 +159,15 @@ def _draw_title(
         lettering.write(draw, round(x), top, theme.u32(theme.TEXT), text)
         x += lettering.measure(text).x + 8 * scale
     is_whole = text == title or most > _FACT_WIDTH * scale
-    if (
-        subtitle
-        and is_whole
-        and x + lettering.measure(subtitle).x <= right - 12 * scale
-    ):
-        lettering.write(draw, round(x), top, theme.u32(theme.DIM), subtitle)
-        x += lettering.measure(subtitle).x + 12 * scale
+    run_width = right - 12 * scale - x
+    fits = lettering.measure(subtitle).x <= run_width
+    if not fits:
+        # Its beginning tells more than nothing, beside the most important fact.
+        run_width -= _FACT_WIDTH * scale
+    if subtitle and is_whole and (fits or run_width >= _RUN_WIDTH * scale):
+        run = fitted(subtitle, run_width)
+        lettering.write(draw, round(x), top, theme.u32(theme.DIM), run)
+        x += lettering.measure(run).x + 12 * scale
     return x
 
 
