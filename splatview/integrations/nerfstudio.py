@@ -36,7 +36,7 @@ def show(trainer: Trainer) -> None:
         model = trainer.pipeline.model
         config = model.config
         splatview.publish(
-            _with_plain_colors(model) if config.sh_degree == 0 else model,
+            model,
             "gaussians",
             sh_degree=min(step // config.sh_degree_interval, config.sh_degree),
             antialiased=config.rasterize_mode == "antialiased",
@@ -50,21 +50,6 @@ def show(trainer: Trainer) -> None:
     locations = [TrainingCallbackLocation.AFTER_TRAIN_ITERATION]
     callback = TrainingCallback(locations, publish, update_every_num_iters=1)
     trainer.callbacks.append(callback)
-
-
-def _with_plain_colors(model: Any) -> dict[str, Any]:
-    """Return the parameters of a model of SH degree 0.
-
-    Its features are the logits of colours.
-    """
-    parameters = {
-        **model.gauss_params,
-        "features": model.features_dc,
-        "colors": model.features_dc,
-    }
-    del parameters["features_dc"]
-    del parameters["features_rest"]
-    return parameters
 
 
 def main() -> None:
