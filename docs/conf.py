@@ -39,6 +39,7 @@ autodoc_mock_imports = ["lightning", "nerfstudio", "transformers"]
 """Trainers that splatview.integrations is for; pages need none of them."""
 autoclass_content = "both"
 autodoc_member_order = "bysource"
+highlight_language = "text"
 default_role = "literal"
 """Docstrings write names in single backquotes."""
 napoleon_numpy_docstring = False

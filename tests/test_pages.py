@@ -58,7 +58,7 @@ def _python_blocks(page: Path) -> list[Block]:
 def test_python_blocks_run(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In order, in one namespace and an empty folder, as a reader would type them."""
+    """Run them in order, in one namespace and an empty folder."""
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("splatview")
     level = logger.level
@@ -69,7 +69,7 @@ def test_python_blocks_run(
 
 
 def test_python_blocks_name_what_exists() -> None:
-    """Also where they are not run."""
+    """Check also blocks that are not run."""
     unknown = [
         f"{block.place}: {name}"
         for block in BLOCKS
@@ -81,10 +81,10 @@ def test_python_blocks_name_what_exists() -> None:
 
 def test_other_blocks_have_a_language_that_is_checked() -> None:
     for block in BLOCKS:
-        known = (*PYTHON_LANGUAGES, *SHELL_LANGUAGES, *DATA_LANGUAGES)
+        languages = (*PYTHON_LANGUAGES, *SHELL_LANGUAGES, *DATA_LANGUAGES)
         is_directive = _DIRECTIVE.fullmatch(block.language)
-        assert is_directive or block.language in known, (
-            f"{block.place}: {block.language!r}; expected one of {', '.join(known)}"
+        assert is_directive or block.language in languages, (
+            f"{block.place}: {block.language!r}; expected one of {', '.join(languages)}"
         )
         if block.language == "json":
             json.loads(block.code)
@@ -95,15 +95,15 @@ def test_other_blocks_have_a_language_that_is_checked() -> None:
 # ---- commands
 
 
-def _splatview_arguments(words: list[str]) -> list[str] | None:
-    """Return the arguments of `splatview` among the words; None if it is not run.
+def _splatview_arguments(tokens: list[str]) -> list[str] | None:
+    """Return the arguments of `splatview` among the tokens; None if it is not run.
 
-    It may follow the words of a launcher, such as srun or ssh.
+    It may follow the tokens of a launcher, such as srun or ssh.
     """
-    for index, word in enumerate(words):
-        if word.rpartition("/")[2] != "splatview":
+    for index, token in enumerate(tokens):
+        if token.rpartition("/")[2] != "splatview":
             continue
-        arguments = words[index + 1 :]
+        arguments = tokens[index + 1 :]
         follows_launcher = bool(arguments) and arguments[0] in SUMMARIES
         if index == 0 or follows_launcher:
             return arguments
@@ -111,7 +111,7 @@ def _splatview_arguments(words: list[str]) -> list[str] | None:
 
 
 def _check_splatview(arguments: list[str]) -> None:
-    """Fail where the command's parser rejects its arguments."""
+    """Check that the command's parser takes its arguments."""
     if not arguments or arguments[0].startswith("-"):
         assert arguments[:1] in (["--help"], ["--version"], [])
         return
@@ -122,45 +122,45 @@ def _check_splatview(arguments: list[str]) -> None:
         entry.parse_options(kind, f"splatview {command}", options)
 
 
-def _check_others(words: list[str]) -> None:
-    """Fail where a target of make, a module, an extra or a file does not exist."""
-    if words[0] == "make":
+def _check_others(tokens: list[str]) -> None:
+    """Check that a target of make, a module, an extra and a file exist."""
+    if tokens[0] == "make":
         targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        assert {w for w in words[1:] if w.isalpha() and w.islower()} <= set(targets)
-    if "-m" in words and Path(words[0]).name.startswith("python"):
-        module = words[words.index("-m") + 1]
+        assert {w for w in tokens[1:] if w.isalpha() and w.islower()} <= set(targets)
+    if "-m" in tokens and Path(tokens[0]).name.startswith("python"):
+        module = tokens[tokens.index("-m") + 1]
         if module.partition(".")[0] in ("splatview", "benchmarks"):
             # nerfstudio's module cannot be imported here; its file is enough.
             path = ROOT / module.replace(".", "/")
             assert path.with_suffix(".py").is_file() or path.is_dir(), module
-    for word in words:
-        extras = re.match(r"splatview\[([\w,-]+)\]", word)
+    for token in tokens:
+        extras = re.match(r"splatview\[([\w,-]+)\]", token)
         if extras is not None:
-            known = PROJECT["optional-dependencies"]
-            assert set(extras[1].split(",")) <= set(known), word
-        if re.fullmatch(r"(tools|examples|benchmarks|tests)/[\w/]+\.\w+", word):
-            assert (ROOT / word).is_file(), word
+            all_extras = set(PROJECT["optional-dependencies"])
+            assert set(extras[1].split(",")) <= all_extras, token
+        if re.fullmatch(r"(tools|examples|benchmarks|tests)/[\w/]+\.\w+", token):
+            assert (ROOT / token).is_file(), token
 
 
 def test_commands_parse(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every `splatview` line of a block is legal for the command's own parser."""
+    """Parse every `splatview` line of a block by the command's own parser."""
     help_text = Block(DOCS / "command_line.md", 1, "", "\n".join(_page_lines()))
     checked = set()
     for block in [*BLOCKS, help_text]:
         if block.language not in SHELL_LANGUAGES:
             continue
-        for words in command_lines(block):
-            while words and re.match(r"\w+=|\$|sudo$|nohup$|nice$|exec$", words[0]):
-                words = words[1:]
-            line = shlex.join(words)
-            if not words or line in checked:
+        for tokens in command_lines(block):
+            while tokens and re.match(r"\w+=|\$|sudo$|nohup$|nice$|exec$", tokens[0]):
+                tokens = tokens[1:]
+            line = shlex.join(tokens)
+            if not tokens or line in checked:
                 continue
             checked.add(line)
-            arguments = _splatview_arguments(words)
+            arguments = _splatview_arguments(tokens)
             try:
                 if arguments is not None:
                     _check_splatview(arguments)
-                _check_others(words)
+                _check_others(tokens)
             except (SystemExit, AssertionError) as error:
                 message = capsys.readouterr().err
                 pytest.fail(f"{block.place}: {line}\n{error}\n{message}")
@@ -201,12 +201,12 @@ def test_the_page_of_commands_has_what_their_help_has(
 
 
 def test_options_within_sentences_exist() -> None:
-    """Of commands in backquotes, such as `splatview serve --web`."""
+    """Check commands in backquotes, such as `splatview serve --web`."""
     for name, path in PAGES.items():
-        for command, rest in re.findall(
+        for command, arguments in re.findall(
             r"`splatview (\w+)([^`\n]*)`", path.read_text()
         ):
-            options = set(re.findall(r"--[a-z][\w-]*", rest)) - {"--help"}
+            options = set(re.findall(r"--[a-z][\w-]*", arguments)) - {"--help"}
             unknown = options - _page_options().get(command, set())
             assert not unknown, f"{name}: splatview {command} {unknown}"
 
@@ -243,7 +243,7 @@ def _named_variables(paths: Iterator[Path]) -> set[str]:
 def test_every_environment_variable_is_in_the_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The table is printed by --help and on the page of the configuration."""
+    """Find the table in --help and on the page of the configuration, too."""
     table = {variable.name for variable in VARIABLES}
     product = _named_variables(
         path
@@ -264,7 +264,7 @@ def test_every_environment_variable_is_in_the_table(
 
 
 def test_tests_and_benchmarks_that_pages_name_exist() -> None:
-    """A figure or a promise names its test as `tests/x.py::test_y`."""
+    """Find what a figure or a promise names as `tests/x.py::test_y`."""
     for name, path in PAGES.items():
         text = path.read_text()
         for file, test in re.findall(r"\b(tests/[\w/]+\.py)(?:::(\w+))?", text):

@@ -121,7 +121,7 @@ def _is_splatview(node: ast.expr) -> bool:
 
 
 def command_lines(block: Block) -> Iterator[list[str]]:
-    """Yield the words of each command of a block for a shell.
+    """Yield the tokens of each command of a block for a shell.
 
     A block with lines that begin with "$ " has its commands there, and output between.
     One without a language may be a drawing: only lines with a program count.
@@ -151,19 +151,19 @@ def _is_complete(command: str) -> bool:
 
 
 def _split_commands(line: str) -> Iterator[list[str]]:
-    """Yield the words of the commands of a line, without redirections."""
-    tokens = shlex.shlex(line, posix=True, punctuation_chars=True)
-    tokens.whitespace_split = True
-    tokens.commenters = ""
-    words: list[str] = []
+    """Yield the tokens of the commands of a line, without redirections."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    tokens: list[str] = []
     is_redirected = False
-    for token in tokens:
+    for token in lexer:
         if _CONTROL.fullmatch(token):
-            yield words
-            words = []
+            yield tokens
+            tokens = []
             is_redirected = False
         elif token[0] in "<>":
             is_redirected = True
         elif not is_redirected:
-            words.append(token)
-    yield words
+            tokens.append(token)
+    yield tokens
