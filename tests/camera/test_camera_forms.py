@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
+from packaging.version import Version
 from PIL import Image, ImageOps
 from support.stream_servers import StreamServer
 from support.videos import H, W, jpeg, pattern, write_video
@@ -124,13 +126,17 @@ def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
     assert indices == [(first + n) % 4 for n in range(5)]
 
 
+@pytest.mark.skipif(
+    Version(version("opencv-python-headless")) < Version("4.13"),
+    reason="OpenCV before 4.13 finds fewer pictures in such streams",
+)
 @pytest.mark.parametrize(
     ("too_short", "end"), [(0, b"\r\n--picture--\r\n"), (10, b"\r\n")]
 )
 def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
     too_short: int, end: bytes
 ) -> None:
-    """Each part ends the whole, or is longer than it says. OpenCV 4.9 reads two."""
+    """Each part ends the whole, or is longer than it says."""
     data = jpeg(0)
     head = b"--picture\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
     chunk = head % (len(data) - too_short) + data + end
@@ -138,7 +144,7 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
         address = f"http://127.0.0.1:{server.port}/stream"
         source = source_for(CaptureSettings(source=address, patience=PATIENCE))
         counts = [decoded_of(source, 8), decoded_of(source, 8)]
-    assert counts[0] <= 2
+    assert counts[0] <= 1
     assert counts[1] >= 6
 
 

@@ -317,10 +317,10 @@ def test_source_that_can_never_be_read_is_refused_at_once(
     monkeypatch.setattr(extras, "find_spec", find_no_spec)
     check(CaptureSettings(source="test"))
     for name, needed in (
-        (str(tmp_path / "a.mp4"), r"PyAV.*splatview\[video\]"),
+        (str(tmp_path / "a.mp4"), r"PyAV.*\[video\]"),
         (
             "rtsp://me:secret@porch/a",
-            r"^rtsp://me:\.\.\.@porch/a.*OpenCV.*splatview\[camera\]",
+            r"^rtsp://me:\.\.\.@porch/a.*OpenCV.*\[camera\]",
         ),
     ):
         with pytest.raises(CaptureError, match=needed):
