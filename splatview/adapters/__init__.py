@@ -76,8 +76,10 @@ def recognise(
 
     if kind is None:
         kind = "image" if is_array(value) else "gaussians"
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}, not one of 'image', 'gaussians'")
+    if not isinstance(kind, str) or kind not in KINDS:
+        from splatview.adapters.checks import short_repr
+
+        raise ValueError(f"kind is {short_repr(kind)}, not one of 'image', 'gaussians'")
     if kind == "image":
         return recognise_image(value, layout)
     return recognise_gaussians(value, activated)

@@ -72,9 +72,7 @@ def real(
         converted = float("inf")
     except (TypeError, ValueError, RuntimeError):
         expected = "whole number" if convert is index else "number"
-        raise TypeError(
-            f"{name} is a {type(value).__name__}, not a {expected}"
-        ) from None
+        raise TypeError(f"{name} is {type_text(value)}, not a {expected}") from None
     if not minimum <= converted <= maximum:
         raise ValueError(f"{name} is {converted}; expected {minimum} to {maximum}")
     return converted
@@ -95,7 +93,7 @@ def step(value: Any) -> float:
 def stream_name(name: Any) -> None:
     """Raise TypeError or ValueError unless a value may be a stream's name."""
     if not isinstance(name, str):
-        raise TypeError(f"name is a {type(name).__name__}, not a str")
+        raise TypeError(f"name is {type_text(name)}, not a str")
     if not 1 <= len(name) <= MAX_NAME:
         excerpt = repr(name[:40])
         if len(name) > 40:
@@ -117,7 +115,7 @@ def run(run: Any) -> str | None:
     is_legal_type = isinstance(run, (str, int)) and not isinstance(run, bool)
     if not is_legal_type or not 1 <= len(str(run)) <= MAX_NAME:
         raise ValueError(
-            f"run is {run!r}, not a run's id, name or process id; `splatview status` "
+            f"run is {short_repr(run)}, not a run's id, name or process id; `splatview status` "
             "lists them"
         )
     check_text(str(run), "run")
@@ -253,7 +251,7 @@ def metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
 def _as_dict(meta: Any) -> dict[str, Any]:
     if not isinstance(meta, Mapping):
         raise TypeError(
-            f"meta is a {type(meta).__name__}, not a mapping from names to values, such "
+            f"meta is {type_text(meta)}, not a mapping from names to values, such "
             "as {'step': 7}"
         )
     return dict(meta)
@@ -292,13 +290,23 @@ def _plain_value(key: str, value: Any) -> Any:
         value = item()
     if type(value) not in (bool, int, float, str):
         raise TypeError(
-            f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str "
+            f"{key} is {type_text(value)}; metadata can be bool, int, float, str "
             f"or up to {_MAX_FLOATS} floats"
         )
     return value
 
 
 # ---- parts of several checks
+
+
+def type_text(value: Any) -> str:
+    """Return a value's type with its article for an error message, such as "an int"."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    starts_with_vowel = name[0].lower() in "aeiou" or name == "ndarray"
+    article = "an" if starts_with_vowel else "a"
+    return f"{article} {name}"
 
 
 def short_repr(value: Any) -> str:

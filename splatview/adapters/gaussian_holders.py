@@ -12,14 +12,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
+from os import PathLike
 from typing import Any, NamedTuple
 
 import torch
 
+from splatview.adapters.checks import type_text
+from splatview.adapters.tensors import is_array
 from splatview_ipc.kinds.gaussians import COLOR_NAMES, FIELD_NAMES, FILTER_NAMES
 
 TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")
 """The parts of async_torchwindow's tuple, in order."""
+_EXPECTED = (
+    "expected an image tensor (H, W) or (H, W, 3), or Gaussians as a mapping (means, "
+    "quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
+    f"a tuple ({', '.join(TUPLE)})"
+)
 CONTAINERS = ("gauss_params", "gaussians", "splats")
 """Attributes by which models keep a mapping of their Gaussians."""
 WRAPPERS = ("module", "model", "_model", "gaussian_model", "gaussians")
@@ -109,6 +117,11 @@ def is_complete(names: Iterable[str]) -> bool:
     return has_all_parts and any(color.first in present for color in COLORS)
 
 
+def is_any_part(names: Iterable[str]) -> bool:
+    """Return whether one of these names is that of a part of a scene."""
+    return not _ALL_NAMES.isdisjoint(names)
+
+
 def find(value: Any) -> HolderLocation:
     """Return the location of the Gaussians of a value; its names may be incomplete.
 
@@ -119,9 +132,7 @@ def find(value: Any) -> HolderLocation:
         if is_complete(names):
             return HolderLocation(itself, {name: name for name in names})
         if len(value) != len(TUPLE):
-            raise TypeError(
-                f"gaussians: a tuple of {len(value)}; expected ({', '.join(TUPLE)})"
-            )
+            raise TypeError(_explain_sequence(value))
         # A named tuple of other names is read by its order, like any other.
         return HolderLocation(tuple, {name: name for name in TUPLE})
     if _is_mapping(value):
@@ -136,11 +147,27 @@ def find(value: Any) -> HolderLocation:
                 candidates.append(location)
     if candidates:
         return candidates[0]
-    raise TypeError(
-        f"cannot publish a {type(value).__name__}: expected an image tensor, or Gaussians as a mapping "
-        "(means, quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
-        f"a tuple ({', '.join(TUPLE)})"
-    )
+    advice = ""
+    if isinstance(value, (int, float)):
+        advice = "; a number for each step: splatview.log(step, loss=value)"
+    elif isinstance(value, (str, bytes, PathLike)):
+        advice = "; a file is shown by the command: splatview serve FILE"
+    raise TypeError(f"cannot publish {type_text(value)}: {_EXPECTED}{advice}")
+
+
+def _explain_sequence(value: Any) -> str:
+    """Return why a list or tuple of any length but a scene's cannot be published."""
+    sequence = f"a {type(value).__name__} of {len(value)}"
+    if any(is_array(item) for item in value):
+        return (
+            f"cannot publish {sequence} with tensors or arrays in it: publish each under a "
+            'name of its own, splatview.publish(value[0], "left"); a scene as a tuple '
+            f"has {len(TUPLE)} parts ({', '.join(TUPLE)})"
+        )
+    content = ""
+    if value:
+        content = f" that begins with {type_text(value[0])}"
+    return f"cannot publish {sequence}{content}: {_EXPECTED}"
 
 
 def itself(value: Any) -> Any:

@@ -41,6 +41,7 @@ from splatview.adapters.gaussian_holders import (
     Color,
     HolderLocation,
     find,
+    is_any_part,
     itself,
 )
 from splatview.adapters.gaussian_shapes import check_parts, check_shape
@@ -328,6 +329,12 @@ def recognise_gaussians(
 def _field_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names of means, quats, scales and opacities among those of a value."""
     fields: dict[str, str] = {}
+    if not is_any_part(names):
+        raise TypeError(
+            f"a mapping of {_listed(names)} is no scene; expected means, quats, scales, "
+            "opacities and colours (sh0, shN). Publish each picture of a mapping by "
+            'itself: splatview.publish(value["left"], "left")'
+        )
     for field, aliases in FIELD_NAMES.items():
         name = next((alias for alias in aliases if alias in names), None)
         if name is None:

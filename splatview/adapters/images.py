@@ -92,7 +92,8 @@ def recognise_image(value: Any, layout: str | None = None) -> ImageLayout:
         ValueError: shape, dtype or device are not those of an image.
     """
     tensor = as_tensor(value, "image")
-    layout = layout or guessed_layout(tensor)
+    if layout is None:
+        layout = guessed_layout(tensor)
     shapes = {"image": (dtype_name(tensor), tuple(tensor.shape))}
     image.check(shapes, {"layout": layout})
     return ImageLayout(tensor, layout)

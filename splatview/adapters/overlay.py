@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview.adapters import checks
-from splatview.adapters.checks import short_repr
+from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.detections import with_result
 from splatview.adapters.masks import extents, masks
 from splatview.adapters.overlay_boxes import add_box_properties, box_tensors
@@ -151,7 +151,7 @@ def _add_texts_and_rates(meta: Meta, arguments: Mapping[str, Any]) -> None:
         if text is None:
             continue
         if not isinstance(text, str):
-            raise TypeError(f"{name} is a {type(text).__name__}, not a text")
+            raise TypeError(f"{name} is {type_text(text)}, not a text")
         checks.check_text(text, name)
         if len(text) > max_length:
             text = text[: max_length - 3] + "..."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import short_repr
+from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.values import floats, integers, texts
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def note_tensors(value: Any) -> Tensors:
         value = [(0.0, 0.0, value)]
     if not isinstance(value, (list, tuple)):
         raise TypeError(
-            f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)"
+            f"notes is {type_text(value)}, not a text or a list of (x, y, text)"
         )
     positions: list[tuple[float, float]] = []
     notes: list[Any] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.images import guessed_layout
 from splatview.adapters.tensors import as_tensor, is_array
 from splatview.adapters.values import texts
@@ -46,9 +47,10 @@ _SAMPLED_SIDE = 24
 
 def check_layout(layout: Any) -> None:
     """Raise ValueError for a value that is no layout of an image."""
-    if layout is not None and layout not in tuple(IMAGE_AXES):
+    is_known = isinstance(layout, str) and layout in IMAGE_AXES
+    if layout is not None and not is_known:
         legal = ", ".join(map(repr, IMAGE_AXES))
-        raise ValueError(f"layout is {layout!r:.60}, not one of {legal}")
+        raise ValueError(f"layout is {short_repr(layout)}, not one of {legal}")
 
 
 class CallerPhotos:
@@ -203,7 +205,7 @@ def _image_items(images: Any, count: int) -> Sequence[Any]:
         items = images
     else:
         raise TypeError(
-            f"images is a {type(images).__name__}; expected a tensor (N, H, W, 3) or "
+            f"images is {type_text(images)}; expected a tensor (N, H, W, 3) or "
             "lists of tensors (H, W, 3) or of paths"
         )
     if len(items) != count:
@@ -231,7 +233,7 @@ def _photo_tensor(image: Any, index: int, layout: str | None) -> torch.Tensor:
     """Return `images[index]` as (H, W, 1|3|4); it shares the caller's memory."""
     if not is_array(image):
         raise TypeError(
-            f"images[{index}] is a {type(image).__name__}; expected a path, a tensor "
+            f"images[{index}] is {type_text(image)}; expected a path, a tensor "
             "(H, W, 3) or None"
         )
     tensor = as_tensor(image, f"images[{index}]").detach()

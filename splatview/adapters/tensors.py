@@ -19,6 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from splatview.adapters.checks import type_text
+
 DEVICES = ("cpu", "cuda")
 _PIL_MODES = ("L", "RGB", "RGBA", "F", "I;16")
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
@@ -123,7 +125,7 @@ def as_tensor(value: Any, name: str) -> torch.Tensor:
             ) from None
     else:
         raise TypeError(
-            f"{name} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, "
+            f"{name} is {type_text(value)}, not a tensor or an array (torch, NumPy, "
             "DLPack, __cuda_array_interface__)"
         )
     if tensor.device.type not in DEVICES:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import check_text, short_repr
+from splatview.adapters.checks import check_text, short_repr, type_text
 from splatview.adapters.tensors import as_tensor
 from splatview_ipc.control.limits import MAX_META_TEXT
 
@@ -136,7 +136,7 @@ def texts(value: Sequence[str], name: str) -> torch.Tensor:
     """
     for i, text in enumerate(value):
         if not isinstance(text, str):
-            raise TypeError(f"{name}[{i}] is a {type(text).__name__}, not a text")
+            raise TypeError(f"{name}[{i}] is {type_text(text)}, not a text")
         if len(text) > MAX_META_TEXT:
             raise ValueError(
                 f"{name}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are "

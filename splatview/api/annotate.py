@@ -286,7 +286,7 @@ def _resolve_version(name: str, version: Any, run: str | None) -> AnnotatedVersi
         time_ns = newest.time_ns
     if not hasattr(number, "__index__"):
         raise TypeError(
-            f"version is a {type(version).__name__}, not a number or a frame of "
+            f"version is {checks.type_text(version)}, not a number or a frame of "
             "splatview.frames"
         )
     return AnnotatedVersion(

@@ -209,7 +209,8 @@ def _checked_size(size: Any) -> tuple[int, int]:
         width, height = size
     except (TypeError, ValueError):
         raise ValueError(
-            f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)"
+            f"size {checks.short_repr(size)} is not (width, height) in whole pixels, such "
+            "as (1280, 720)"
         ) from None
     return (
         checks.integer("width", width, 1, 2**31 - 1),
@@ -223,7 +224,7 @@ def _camera_fields(camera: Any) -> dict[str, Any]:
         camera = _read_camera(os.fspath(camera))
     if not hasattr(camera, "items"):
         raise TypeError(
-            f"camera is a {type(camera).__name__}, not a mapping such as "
+            f"camera is {checks.type_text(camera)}, not a mapping such as "
             '{"viewmat": ..., "K": ...}, JSON or the name of a file'
         )
     camera_fields = {
@@ -264,7 +265,7 @@ def _as_lists(value: Any) -> Any:
     checks.check_tensor(value, "camera")
     if not hasattr(value, "tolist"):
         raise TypeError(
-            f"camera: a {type(value).__name__}; numbers, lists of them, tensors and "
+            f"camera: {checks.type_text(value)}; numbers, lists of them, tensors and "
             "arrays can be taken"
         )
     shape = tuple(value.shape)
@@ -283,6 +284,8 @@ def _checked_background(color: Any) -> tuple[float, float, float] | None:
     with contextlib.suppress(TypeError, ValueError):
         channels = tuple(float(channel) for channel in color)
     if len(channels) != 3 or not all(0 <= channel <= 1 for channel in channels):
-        raise ValueError(f"background {color!r} is not (R, G, B), each from 0 to 1")
+        raise ValueError(
+            f"background {checks.short_repr(color)} is not (R, G, B), each from 0 to 1"
+        )
     red, green, blue = channels
     return red, green, blue

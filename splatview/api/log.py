@@ -247,7 +247,7 @@ def _converted(name: str, value: Any) -> Any:
             return value
         return float(value.detach().item())
     if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
-        raise TypeError(f"log: {name} is a {type(value).__name__}, not a number")
+        raise TypeError(f"log: {name} is {checks.type_text(value)}, not a number")
     try:
         return float(value.item() if hasattr(value, "item") else value)
     except OverflowError:
@@ -256,5 +256,5 @@ def _converted(name: str, value: Any) -> Any:
         ) from None
     except (TypeError, ValueError):
         raise TypeError(
-            f"log: {name} is a {type(value).__name__}, of which float() makes no number"
+            f"log: {name} is {checks.type_text(value)}, of which float() makes no number"
         ) from None

@@ -147,7 +147,7 @@ def _css_length(name: str, value: Any) -> str:
     if isinstance(value, str) and _CSS_LENGTH.fullmatch(value):
         return value
     raise ValueError(
-        f"{name} {value!r} is neither pixels (1 to {_MAX_PIXELS}) nor a CSS length such "
+        f"{name} {checks.short_repr(value)} is neither pixels (1 to {_MAX_PIXELS}) nor a CSS length such "
         'as "100%", "40em", "80vh"'
     )
 

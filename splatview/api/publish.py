@@ -109,10 +109,12 @@ def publish(
     # Each statement here is part of the 2 us that a call may cost: no objects are made
     # that the next call does not need.
     if name is None:
-        name = kind or _default_names.get(type(value)) or _default_name(value)
+        name = _default_names.get(type(value)) or _default_name(value)
+        if isinstance(kind, str):
+            name = kind
     if loose_meta:
         meta = _with_loose_meta(meta, loose_meta)
-    frame_meta = checks.metadata(meta) if meta else _NO_META
+    frame_meta = _NO_META if meta is None else checks.metadata(meta)
     if sh_degree is not None or antialiased is not None:
         frame_meta = checks.with_drawing_options(frame_meta, sh_degree, antialiased)
     if activated is not None:

@@ -94,7 +94,7 @@ class Window:
             checks.integer("height", height, MIN_SIDE, MAX_SIDE),
         )
         if not isinstance(title, str):
-            raise TypeError(f"title is a {type(title).__name__}, not a str")
+            raise TypeError(f"title is {checks.type_text(title)}, not a str")
         is_printable = title.isprintable() or not title
         if len(title) > limits.MAX_NAME or not is_printable:
             raise ValueError(

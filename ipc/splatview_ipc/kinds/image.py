@@ -29,7 +29,21 @@ IMAGE_DTYPES = ("uint8", "uint16", "float16", "bfloat16", "float32")
 MAX_UNIT = 16
 """Characters of a unit."""
 MAX_SCALE = 1e9
-_DTYPE_ADVICE = {"float64": ": use .float()", "bool": ": use .byte() * 255"}
+_INTEGER_ADVICE = ": use .byte() for values from 0 to 255, .float() for 0 to 1"
+_DTYPE_ADVICE = {
+    "float64": ": use .float()",
+    "bool": ": use .byte() * 255",
+    "int8": _INTEGER_ADVICE,
+    "int16": _INTEGER_ADVICE,
+    "int32": _INTEGER_ADVICE,
+    "int64": _INTEGER_ADVICE,
+}
+_SHAPE_ADVICE = {
+    0: ": a number for each step is shown by splatview.log(step, loss=value)",
+    1: ": give it two sides by .reshape(H, W)",
+    4: ": publish one of the batch, image[0]",
+}
+"""What to do with tensors of so many dimensions."""
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
@@ -41,7 +55,7 @@ def check(tensors: Tensors, meta: Meta) -> None:
     axes = IMAGE_AXES.get(layout) if isinstance(layout, str) else None
     if axes is None:
         raise ValueError(
-            f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_AXES))}"
+            f"layout is {layout!r:.60}, not one of {', '.join(map(repr, IMAGE_AXES))}"
         )
     if dtype not in IMAGE_DTYPES:
         raise ValueError(
@@ -49,7 +63,7 @@ def check(tensors: Tensors, meta: Meta) -> None:
             f"float16, bfloat16, float32 (0 to 1){_DTYPE_ADVICE.get(dtype, '')}"
         )
     if not _is_image_shape(shape, axes):
-        advice = ": publish one of the batch, image[0]" if len(shape) == 4 else ""
+        advice = _SHAPE_ADVICE.get(len(shape), "")
         raise ValueError(
             f"image of shape {shape}, layout {layout}; expected (H, W), (H, W, 1|3|4) or "
             f"(1|3|4, H, W), no side 0{advice}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.adapters.checks import short_repr
+from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.detections import class_numbers, is_result
 from splatview.adapters.tensors import is_array
 from splatview.camera.detectors import DetectorError
@@ -46,7 +46,7 @@ class FunctionDetector:
             ) from error
         if not callable(detector):
             raise DetectorError(
-                f"{spec}: no function, but a {type(detector).__name__}; expected "
+                f"{spec}: no function, but {type_text(detector)}; expected "
                 f"{_LEGAL_SPEC}"
             )
         self._call: Callable[[np.ndarray], Any] = detector
