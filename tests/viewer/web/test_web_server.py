@@ -267,7 +267,7 @@ def test_port_is_free_after_close_and_gets_another_token(
     [
         ("192.0.2.77", 0, None, r"host: cannot listen at '192\.0\.2\.77'"),
         ("no such host", 0, None, "'no such host'"),
-        ("127.0.0.1", 65536, None, "port: 65536"),
+        ("127.0.0.1", 65536, None, "invalid port 65536"),
         ("127.0.0.1", 0, "a&b", "token"),
     ],
 )

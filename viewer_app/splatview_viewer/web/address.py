@@ -66,7 +66,7 @@ def open_listener(host: str, port: int) -> socket.socket:
     """
     if not 0 <= port <= 65535:
         raise ViewerError(
-            f"port: {port} is none; it must be 1024 to 65535, or 0 for any that is free"
+            f"invalid port {port}: expected 1024 to 65535, or 0 for any that is free"
         )
     if port == 0:
         last = port
