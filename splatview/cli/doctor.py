@@ -195,7 +195,8 @@ def check_shared_memory() -> Finding:
         return Finding(
             "broken",
             reason,
-            "allow /proc/PID/fd between processes of one user (container options, hidepid)",
+            "permit memfd_create, and descriptors over Unix sockets, in the container's "
+            "security profile",
         )
     return Finding("ok", "a segment written by one process was read in another")
 
@@ -343,6 +344,7 @@ def check_port() -> Finding:
 def check_runtime_folder() -> Finding:
     """Check that runs can be written and found."""
     from splatview_ipc.control.errors import RuntimeFolderError
+    from splatview_ipc.control.missing_runs import other_places
     from splatview_ipc.control.run_folder import list_runs, remove_stale, runtime_folder
 
     try:
@@ -358,7 +360,11 @@ def check_runtime_folder() -> Finding:
         )
     remove_stale(folder)
     count = len(list_runs(folder))
-    return Finding("ok", f"{folder}, {count} run{'s' * (count != 1)}")
+    detail = f"{folder}, {count} run{'s' * (count != 1)}"
+    places = other_places(folder)
+    if places and count == 0:
+        detail += f"; {places}"
+    return Finding("ok", detail)
 
 
 def _probe(subject: str, otherwise: State, timeout_s: float = _TIMEOUT_S) -> Finding:

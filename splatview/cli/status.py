@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
+from splatview_ipc.control.missing_runs import explain_missing_run, other_places
+from splatview_ipc.control.run_folder import runtime_folder
 from splatview_ipc.system import entry
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
@@ -81,16 +84,25 @@ def main(args: list[str]) -> int:
             file=sys.stderr,
         )
     elif not runs:
-        print(
-            f"No run in {printable(folder)}.\n"
-            "In a training script: import splatview; splatview.publish(tensor)"
-        )
+        print(*_nothing_lines(folder), sep="\n")
     for page in pages:
         scope = "all runs"
         if page.run is not None:
             scope = f"run {printable(page.run)}"
         print(f"viewer at {page.url}  pid {page.pid}  shows {scope}")
     return status
+
+
+def _nothing_lines(folder: Path) -> list[str]:
+    """Return the lines for users who have no run."""
+    lines = [
+        f"No run in {printable(folder)}.",
+        "In a training script: import splatview; splatview.publish(tensor)",
+    ]
+    places = other_places(folder)
+    if places:
+        lines.append(printable(places))
+    return lines
 
 
 def _observe(wanted_run: str | None) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,9 @@ import torch
 from support.pair import Pair
 from support.programs import Programs
 
-from splatview_ipc.control import limits
+from splatview_ipc.control import limits, machine, missing_runs
 from splatview_ipc.control.errors import RuntimeFolderError
+from splatview_ipc.control.missing_runs import other_places
 from splatview_ipc.control.registry import Announcement, list_viewers
 from splatview_ipc.control.run_folder import (
     Description,
@@ -25,6 +27,7 @@ from splatview_ipc.control.run_folder import (
     remove_stale,
     runtime_folder,
 )
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 _LONG_AGO = 1e9
 _FAR_AHEAD = 4e9
@@ -100,6 +103,70 @@ def test_new_run_removes_dead_runs_and_nothing_else(runtime_dir: Path) -> None:
         assert (runtime_dir / name).read_text() == "mine"
     assert list_runs(runtime_dir)[0].description.id == run.description.id
     run.remove()
+
+
+@pytest.mark.parametrize(
+    ("boot", "host", "age_s", "is_removed"),
+    [
+        ("other", "node2", 60, False),
+        ("other", "node2", 2 * 24 * 3600, True),
+        # This machine was restarted, or the run was in a container of it.
+        ("other", machine.host_name(), 60, True),
+        (machine.boot_id(), "container", 60, True),
+    ],
+)
+def test_run_of_another_machine_is_removed_once_it_is_not_touched(
+    boot: str, host: str, age_s: float, is_removed: bool, runtime_dir: Path
+) -> None:
+    """Network file systems may not show the locks of other machines."""
+    folder = _make_dead_run(runtime_dir, "train-1234-abcd")
+    description = Description(
+        limits.PROTOCOL, folder.name, "old", 1234, 1.0, boot=boot, host=host
+    )
+    (folder / "run.json").write_bytes(msgspec.json.encode(description))
+    touched_at = time.time() - age_s
+    os.utime(folder, (touched_at, touched_at))
+    assert remove_stale(runtime_dir) == int(is_removed)
+
+
+def test_a_run_on_another_machine_names_that_machine(runtime_dir: Path) -> None:
+    """Its lock is seen over a network file system, but nothing answers its socket."""
+    run = create_run("train", 1234, 1.0)
+    elsewhere = msgspec.structs.replace(run.description, boot="other", host="node2")
+    (run.path / "run.json").write_bytes(msgspec.json.encode(elsewhere))
+    with Subscriber(client="a test") as viewer:
+        viewer.poll()
+        viewer.poll()
+        assert "runs on node2" in str(viewer.runs[0].refused)
+    run.remove()
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        ("splatview-77", "splatview-88", "folders of other users (user id 88)"),
+        ("splatview-77", "something", ""),
+        ("runs", "splatview-88", ""),
+    ],
+)
+def test_users_without_a_run_are_told_of_other_users_folders(
+    own: str, other: str, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / own).mkdir()
+    (tmp_path / other).mkdir()
+    places = other_places(tmp_path / own)
+    assert expected in places
+    assert bool(places) == bool(expected)
+
+
+def test_users_are_told_of_runs_in_the_default_folder(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = create_run("train", os.getpid(), 1.0)
+    monkeypatch.setattr(missing_runs, "default_folder", lambda: runtime_dir)
+    assert "set SPLATVIEW_RUNTIME_DIR alike" in other_places(tmp_path)
+    run.remove()
+    assert other_places(tmp_path) == ""
 
 
 def test_runs_that_start_at_once_remove_no_run_that_another_is_making(
@@ -224,6 +291,7 @@ def test_private_folder_keeps_its_mode(runtime_dir: Path) -> None:
 _URL = "http://127.0.0.1:7007/"
 _ANNOUNCE = """
 import sys
+from splatview_ipc.control.missing_runs import other_places
 from splatview_ipc.control.registry import Announcement
 announcement = Announcement("http://127.0.0.1:7010/", host="127.0.0.1", port=7010, run="x")
 print("announced", flush=True)

@@ -29,9 +29,9 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from splatview_ipc.control import limits
+from splatview_ipc.control import limits, machine
 from splatview_ipc.control.errors import RuntimeFolderError
-from splatview_ipc.system.terminal import printable, without_surrogates
+from splatview_ipc.system.terminal import without_surrogates
 
 _log = logging.getLogger("splatview")
 SOCKET_NAME = "socket"
@@ -57,6 +57,8 @@ _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that leave a lock's state unknown: this process can open no more files."""
 MAX_ENTRIES = 1000
 """Entries of the runtime folder that are read: each takes some ten microseconds."""
+_ELSEWHERE_S = 24 * TOUCH_PERIOD_S
+"""A run of another machine that was not touched for so long has ended."""
 _MAKING_S = 10.0
 """A hidden folder or file older than this was left behind while it was made."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -78,6 +80,10 @@ class Description(msgspec.Struct, frozen=True):
     """True: found by its id alone, as a child program publishes it for its parent."""
     version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
     """The release of splatview that it uses, for users; "": unknown."""
+    boot: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
+    """The start of its machine, as in `machine`; "": unknown."""
+    host: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
+    """The name of its machine; "": unknown."""
 
     def is_called(self, text: str) -> bool:
         """Return whether a text names this run.
@@ -85,6 +91,15 @@ class Description(msgspec.Struct, frozen=True):
         It may be the run's id, the start of it, its name or its process id.
         """
         return self.id.startswith(text) or text in (self.name, str(self.pid))
+
+    def is_elsewhere(self) -> bool:
+        """Return whether its process runs on another machine, by a shared folder.
+
+        A machine that was restarted keeps its name; containers keep the start of theirs.
+        """
+        return bool(self.boot) and (
+            self.boot != machine.boot_id() and self.host != machine.host_name()
+        )
 
 
 @dataclass
@@ -175,6 +190,11 @@ class OwnedRunFolder(RunFolder):
 # -- the runtime folder ----------------------------------------------------------------
 
 
+def default_folder() -> Path:
+    """Return the runtime folder of this user where no other is set."""
+    return Path("/tmp") / f"splatview-{os.getuid()}"
+
+
 def runtime_folder() -> Path:
     """Return the folder with all runs: SPLATVIEW_RUNTIME_DIR or /tmp/splatview-UID.
 
@@ -182,10 +202,10 @@ def runtime_folder() -> Path:
     users may enter keeps its mode: runs are in `splatview-UID` in it. Raises
     RuntimeFolderError when it cannot be used safely.
     """
-    own_name = f"splatview-{os.getuid()}"
+    own_name = default_folder().name
     setting = os.environ.get("SPLATVIEW_RUNTIME_DIR")
     if not setting:
-        return _private_folder(Path("/tmp") / own_name, own_name)
+        return _private_folder(default_folder(), own_name)
     # A shell leaves the ~ in quotes, and files of settings have no shell.
     path = Path(os.path.expanduser(setting)).absolute()
     if _is_open_to_others(path):
@@ -284,6 +304,8 @@ def create_run(
         started=started,
         hidden=hidden,
         version=limits.VERSION,
+        boot=machine.boot_id(),
+        host=machine.host_name(),
     )
     unfinished = path.with_name(f".{path.name}")
     fd = -1
@@ -352,23 +374,6 @@ def list_runs(root: Path) -> list[RunFolder]:
     return sorted(runs, key=age_key)
 
 
-def explain_missing_run(root: Path, text: str) -> str:
-    """Return the names and process ids of the live runs if `text` names none of them.
-
-    Returns "" if it names one.
-    """
-    runs = [run.description for run in list_runs(root)]
-    if any(run.is_called(text) for run in runs):
-        return ""
-    names = [f"{printable(run.name)} ({run.pid})" for run in runs if not run.hidden]
-    if names:
-        return f"there are: {', '.join(names)}"
-    return (
-        "there are none: start one (splatview.publish(tensor) in a training script, or "
-        "splatview demo)"
-    )
-
-
 def remove_stale(root: Path) -> int:
     """Remove the folders of dead runs, and return their number.
 
@@ -402,6 +407,8 @@ def _remove(path: Path) -> bool:
         names = os.listdir(fd)
         if not all(map(_CONTENTS.fullmatch, names)) or is_lock_held(_LOCK, fd):
             return False
+        if _may_run_elsewhere(path):
+            return False
         for name in names:
             # Other processes clear away as well.
             with contextlib.suppress(FileNotFoundError):
@@ -412,6 +419,17 @@ def _remove(path: Path) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def _may_run_elsewhere(path: Path) -> bool:
+    """Return whether the run of a folder may live on another machine.
+
+    Network file systems may show each machine its own locks only.
+    """
+    description = read_description(path / _DESCRIPTION, Description)
+    if description is None or not description.is_elsewhere():
+        return False
+    return time.time() - path.stat().st_mtime < _ELSEWHERE_S
 
 
 def read_description(path: Path, form: type[_Described]) -> _Described | None:

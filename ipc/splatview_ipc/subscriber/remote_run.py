@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview_ipc.control.run_folder import RunFolder
+    from splatview_ipc.control.run_folder import Description, RunFolder
     from splatview_ipc.control.sockets import Connection
 
     CanTake = Callable[[str, str], bool]
@@ -85,6 +85,14 @@ class _Awaited:
         for fds in self.fds.values():
             close_all(fds)
         self.fds = {}
+
+
+def _elsewhere(description: Description) -> str:
+    """Return why a run of another machine cannot be attached to."""
+    host = description.host or "another machine"
+    return (
+        f"its process runs on {host}, which alone has its memory: start a viewer there"
+    )
 
 
 class RemoteRun:
@@ -266,6 +274,8 @@ class RemoteRun:
             self._connection = connect(self.folder.path / SOCKET_NAME)
             self._pull = mail.Pull(self._endpoint(self.folder.path, inbox))
         except OSError:  # it ends, or is stopped
+            if self.folder.description.is_elsewhere():
+                self._disconnect(_elsewhere(self.folder.description))
             return
         except SharingError as error:
             self._disconnect(str(error))

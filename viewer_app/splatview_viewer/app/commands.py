@@ -526,7 +526,8 @@ def _check_runs_can_be_found(run: str | None) -> None:
     where `run` has not started.
     """
     from splatview_ipc.control.errors import RuntimeFolderError
-    from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
+    from splatview_ipc.control.missing_runs import explain_missing_run
+    from splatview_ipc.control.run_folder import runtime_folder
     from splatview_viewer.core.errors import ViewerError
 
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control.run_folder import explain_missing_run, runtime_folder
+from splatview_ipc.control.missing_runs import explain_missing_run
+from splatview_ipc.control.run_folder import runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
 from splatview_viewer.kinds import about
