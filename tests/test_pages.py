@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import generated_keys
 import generated_pages
 import pytest
 from support.page_blocks import (
@@ -32,6 +33,7 @@ import splatview
 from splatview.cli.main import SUMMARIES, main
 from splatview_ipc.system import entry
 from splatview_ipc.system.variables import INTERNAL_NAMES, VARIABLES
+from splatview_viewer.kinds import shown_kinds
 
 DOCS = ROOT / "docs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -212,6 +214,12 @@ def test_options_within_sentences_exist() -> None:
 
 
 # ---- what the product has
+
+
+def test_the_page_of_keys_has_every_kind() -> None:
+    assert set(generated_keys.KEYS_OF_KINDS) == set(shown_kinds())
+    page = generated_pages.fill((DOCS / "keys.md").read_text())
+    assert "| `K` | Set a keyframe here |" in page
 
 
 def test_every_public_name_is_on_a_page() -> None:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import tyro
+from generated_keys import keys
 
 from splatview.camera.command import CameraCommand
 from splatview.cli.doctor import Doctor
@@ -116,7 +117,7 @@ def variables() -> Iterator[str]:
         )
 
 
-_PARTS = {"commands": commands, "variables": variables}
+_PARTS = {"commands": commands, "variables": variables, "keys": keys}
 
 
 def fill(text: str) -> str:

@@ -5,7 +5,7 @@ It is made from the tables of commands, and from what views say of the pointer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
@@ -71,27 +71,39 @@ class KeyGroup(NamedTuple):
 
 def key_lines(user: User) -> list[KeyHelp]:
     """Return the lines of the list: those of the view that is shown, then the viewer's."""
-    lines: list[KeyHelp] = []
+    helps: Sequence[KeyHelp] = ()
     if user.view is not None:
-        lines += user.view.view.keys
+        helps = user.view.view.keys
+    commands = user.layout.active.commands()
+    return [*lines_of_view(helps, commands), *viewer_lines()]
+
+
+def lines_of_view(
+    helps: Sequence[KeyHelp], commands: Iterable[Command[Any]]
+) -> list[KeyHelp]:
+    """Return what a view says of its keys, and its commands that it says nothing of."""
+    lines = list(helps)
     listed_keys: set[str] = set()
     for line in lines:
         listed_keys.update(_shortcuts_of(line))
-    for command in user.layout.active.commands():
+    for command in commands:
         if command.keys and command.main_keys not in listed_keys:
             topic = command.name.split(".")[0]
             group = _GROUPS.get(topic, topic.capitalize())
             lines.append(_line_of(command, group))
-    lines += _INTERFACE
-    lines += [
-        _line_of(command, "Viewer")
-        for command in COMMANDS
-        if command.keys or command.typed
-    ]
     return lines
 
 
-def _line_of(command: Command, group: str) -> KeyHelp:
+def viewer_lines() -> list[KeyHelp]:
+    """Return the lines that the list has whatever is shown."""
+    lines = list(_INTERFACE)
+    for command in COMMANDS:
+        if command.keys or command.typed:
+            lines.append(_line_of(command, "Viewer"))
+    return lines
+
+
+def _line_of(command: Command[Any], group: str) -> KeyHelp:
     shortcuts = [*command.keys, command.typed]
     keys = ", ".join(filter(None, shortcuts))
     return KeyHelp(group, keys, command.title)

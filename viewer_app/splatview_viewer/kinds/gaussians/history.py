@@ -9,14 +9,11 @@ from imgui_bundle import imgui
 
 from splatview_viewer.core.lane import LaneButton
 from splatview_viewer.core.quantities import round_up
-from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.tracks import Track
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -34,10 +31,6 @@ class HistoryTool(Tool["GaussianView"]):
     """Shows an earlier version of the scene, in all views of it."""
 
     name: ClassVar[str] = "history"
-    keys: ClassVar[Sequence[KeyHelp]] = (
-        KeyHelp("History", "Comma, full stop", "The snapshot before, after"),
-        KeyHelp("History", "End", "What comes live"),
-    )
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
