@@ -5,6 +5,7 @@ says of doubtful ones.
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from splatview.adapters.cameras import camera_tensors
 from splatview.adapters.photos import CallerPhotos
 from splatview.api import session as publishing
 from splatview.api.camera_advice import CameraAdvice
+from splatview.integrations import inria
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 
@@ -262,3 +264,40 @@ def test_poses_are_checked_when_the_first_scene_arrives_and_twice_later(
         now = due
     assert later == [10.0, 60.0, math.inf]
     assert not doubts(caplog)
+
+
+# -- cameras of inria's trainer --------------------------------------------------------
+
+
+def inria_camera(view: torch.Tensor, uid: int) -> Any:
+    """As inria's class `Camera`: transposed, a field of view, and the photograph."""
+    return SimpleNamespace(
+        uid=uid,
+        world_view_transform=view.T.contiguous(),
+        FoVx=2 * math.atan(40 / 2 / 50),
+        FoVy=2 * math.atan(30 / 2 / 50),
+        image_width=40,
+        image_height=30,
+        original_image=torch.full((3, 30, 40), uid / 10),
+    )
+
+
+def test_cameras_of_inrias_trainer_are_published_with_their_photographs(
+    subscriber: Subscriber,
+) -> None:
+    views, Ks = poses(3)
+    inria.publish_cameras([inria_camera(view, i) for i, view in enumerate(views)])
+    stream = stream_of(subscriber, "cameras")
+    with next_frame(subscriber, stream) as frame:
+        np.testing.assert_array_equal(
+            host_array(frame.tensors["viewmats"]), views.numpy()
+        )
+        np.testing.assert_allclose(
+            host_array(frame.tensors["Ks"]), Ks.numpy(), rtol=1e-6
+        )
+    photos = stream_of(subscriber, "cameras photos")
+    photos.request_photos(2)
+    with next_frame(subscriber, photos) as frame:
+        photo = host_array(frame.tensors["photos"])[0]
+        assert photo.shape == (30, 40, 3)
+        assert set(photo.ravel().tolist()) == {51}

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from support.frames import host_array
 from support.programs import ROOT, Programs
-from support.reading import newest
+from support.reading import newest, next_frame, stream_of
 from support.wait import wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -95,30 +96,42 @@ PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
 TRAINER = """
 import json, sys, textwrap
 from types import SimpleNamespace
+import numpy as np
 import torch
 import splatview
 n = 50
 self = SimpleNamespace(splats=torch.nn.ParameterDict({
     "means": torch.randn(n, 3), "scales": torch.randn(n, 3), "quats": torch.randn(n, 4), "opacities": torch.randn(n),
     "sh0": torch.randn(n, 1, 3), "shN": torch.randn(n, 15, 3)}))
+self.parser = SimpleNamespace(
+    camera_ids=[1, 2, 2], camtoworlds=np.stack([np.eye(4)] * 3), Ks_dict={1: np.eye(3) * 50, 2: np.eye(3) * 50},
+    imsize_dict={1: (40, 30), 2: (40, 30)}, params_dict={1: [], 2: [0.1]}, image_paths=["a.png", "b.png", "c.png"])
+self.trainset = SimpleNamespace(indices=np.array([0, 2]))
 cfg = SimpleNamespace(antialiased=True)
-added = textwrap.dedent(json.loads(sys.stdin.readline()))
+world_rank, world_size = 0, 1
+before, begin, end = (textwrap.dedent(text) for text in json.loads(sys.stdin.readline()))
+exec(before)
 for step in range(2500):
     sh_degree_to_use = min(step // 1000, 3)
+    data = {"image_id": torch.tensor([step % 2])}
+    exec(begin)
     colors = (self.splats["means"][None, :48].reshape(1, 6, 8, 3) * 1.0)
-    exec(added)
+    loss = l1loss = ssimloss = colors.mean()
+    exec(end)
 print("done", flush=True)
 sys.stdin.readline()
 """
 
 
-def test_patched_trainer_publishes_gaussians_and_renders(programs: Programs) -> None:
-    """Its very lines, with the names that the trainer has there."""
-    _, _, loop = PATCH.read_text().split("\n@@")
+def added_lines(hunk: str) -> str:
+    return "\n".join(line[1:] for line in hunk.splitlines() if line[:1] == "+")
+
+
+def test_patched_trainer_publishes_what_it_trains(programs: Programs) -> None:
+    """The patch's very lines, with the names that the trainer has there."""
+    _, _, *hunks = PATCH.read_text().split("\n@@")
     process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
-    process.write_line(
-        json.dumps("\n".join(line[1:] for line in loop.splitlines() if line[:1] == "+"))
-    )
+    process.write_line(json.dumps([added_lines(hunk) for hunk in hunks]))
     assert process.line() == "done", process.end()[1]
     with Subscriber() as subscriber:
         _, meta, tensors = newest(subscriber, "gaussians", 2499)
@@ -128,3 +141,6 @@ def test_patched_trainer_publishes_gaussians_and_renders(programs: Programs) -> 
         assert tensors["image"].shape == (6, 8, 3)
         assert tensors["image"].min() == 0
         assert tensors["image"].max() == 1
+        with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
+            paths = host_array(frame.tensors["paths"]).tobytes().decode().split("\0")
+            assert [Path(path).name for path in paths[:2]] == ["a.png", ""]
