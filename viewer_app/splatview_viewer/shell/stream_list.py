@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.terminal import printable
+from splatview_viewer.shell.empty_list import draw_empty
 from splatview_viewer.shell.menu import (
     draw_menu,
     draw_ring,
@@ -184,7 +185,7 @@ def _sizes(user: User) -> _Sizes:
 def draw_list(user: User) -> None:
     """Draw the rows that are in sight, and the menu that is open."""
     if not user.state.entries:
-        _draw_empty(user)
+        draw_empty(user)
         return
     state = user.interface.state
     selected = user.state.selected_entry
@@ -217,44 +218,6 @@ def draw_list(user: User) -> None:
         imgui.pop_id()
     imgui.set_cursor_screen_pos(corner)
     imgui.dummy(ImVec2(width, rows.tops[-1] * scale))
-
-
-def _draw_empty(user: User) -> None:
-    """Say that there is no run yet, and offer to open a file."""
-    scale = theme.scale()
-    corner = imgui.get_cursor_screen_pos()
-    imgui.set_cursor_screen_pos(ImVec2(corner.x + 12 * scale, corner.y + 10 * scale))
-    imgui.begin_group()
-    with theme.bold():
-        imgui.text_unformatted("No run yet")
-    width = imgui.get_content_region_avail().x - 24 * scale
-    imgui.push_text_wrap_pos(imgui.get_cursor_pos_x() + width)
-    imgui.push_style_color(imgui.Col_.text, theme.u32(theme.DIM))
-    imgui.text_unformatted(
-        "Runs appear here when a script publishes, before or after this viewer was "
-        "started."
-    )
-    imgui.pop_style_color()
-    imgui.dummy(ImVec2(0, 4 * scale))
-    if controls.button("Open a file", "open", height=30, look="primary"):
-        user.do(user.interface.footer.open_files, user)
-    imgui.dummy(ImVec2(0, 4 * scale))
-    imgui.push_style_color(imgui.Col_.text, theme.u32(theme.FAINT))
-    with theme.font_size(theme.SMALL_SIZE):
-        imgui.text_unformatted(
-            "Or drop a scene, a picture or a memory snapshot anywhere."
-        )
-        imgui.pop_text_wrap_pos()
-        imgui.text_unformatted("No script at hand?")
-        imgui.same_line(0, 4 * scale)
-        imgui.push_style_color(imgui.Col_.text, theme.u32(theme.TEXT))
-        with theme.code(theme.SMALL_SIZE):
-            imgui.text_unformatted("splatview demo")
-        imgui.pop_style_color()
-        imgui.same_line(0, 4 * scale)
-        imgui.text_unformatted("trains a small scene.")
-    imgui.pop_style_color()
-    imgui.end_group()
 
 
 # -- rows ------------------------------------------------------------------------------
