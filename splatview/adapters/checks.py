@@ -46,6 +46,8 @@ Examples: cop, copyy; antialiasing; cpoy.
 _MAX_SH_DEGREE = len(SH_REST_COUNTS) - 1
 _LONG_OPTION = 10
 """Letters of a long option."""
+_NO_PARTS = {"": "nothing", ".": "'.'", "..": "'..'"}
+"""What stands in no name as a part between slashes, and the words for it."""
 _MAX_ENTRIES = 24
 _MAX_FLOATS = 16
 _MAX_CHECKED_KEYS = 1000
@@ -94,18 +96,35 @@ def stream_name(name: Any) -> None:
     """Raise TypeError or ValueError unless a value may be a stream's name."""
     if not isinstance(name, str):
         raise TypeError(f"name is {type_text(name)}, not a str")
-    if not 1 <= len(name) <= MAX_NAME:
+    name_text("name", name, MAX_NAME)
+
+
+def name_text(label: str, name: str, max_length: int) -> None:
+    """Raise ValueError unless a text may be the name of a stream or a scalar.
+
+    Args:
+        label: what it is, for the message.
+        name: parts with "/" between them: folders, and the name within them.
+        max_length: characters.
+    """
+    if not 1 <= len(name) <= max_length:
         excerpt = repr(name[:40])
         if len(name) > 40:
             excerpt += "..."
         raise ValueError(
-            f"name {excerpt} has {len(name)} characters; expected 1 to {MAX_NAME}"
+            f"{label} {excerpt} has {len(name)} characters; expected 1 to {max_length}"
         )
-    if "/" in name or not name.isprintable():
+    if not name.isprintable():
         raise ValueError(
-            f"name {name!r} contains '/' or an unprintable character; use letters, "
-            "digits, '.', '-' and spaces"
+            f"{label} {name!r} contains an unprintable character; use letters, digits, "
+            "'.', '-', spaces, and '/' after a folder"
         )
+    for part in name.split("/"):
+        if part in _NO_PARTS:
+            raise ValueError(
+                f"{label} {name!r} has {_NO_PARTS[part]} between its slashes or at an "
+                "end; expected a folder and a name, such as 'train/loss'"
+            )
 
 
 def run(run: Any) -> str | None:

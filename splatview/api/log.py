@@ -61,7 +61,8 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
         scalars: by name, in one call or in several, not all at every step: numbers, NaN
             and infinity included; tensors and arrays of one element. Names with a "/"
             share a plot with those that begin alike: `log(i, **{"loss/l1": a,
-            "loss/ssim": b})`. At most 64 names of up to 100 printable characters.
+            "loss/ssim": b})`. At most 64 names of up to 100 printable characters; no
+            part between "/" is empty, "." or "..".
 
     Raises:
         TypeError: a value is no number, or nothing is given.
@@ -124,11 +125,7 @@ class Logger:
         """Check a name that comes for the first time. Raises TypeError, ValueError."""
         from splatview_ipc.kinds.scalars import SCALAR_SERIES
 
-        if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
-            raise ValueError(
-                f"log: a scalar is called {name[:40]!r}; expected 1 to {_MAX_NAME} "
-                "printable characters"
-            )
+        checks.name_text("log: the name", name, _MAX_NAME)
         _converted(name, value)
         with self._lock:
             if len(self.checked_names) >= SCALAR_SERIES:

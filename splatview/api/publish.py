@@ -70,7 +70,8 @@ def publish(
             interface), whose work on another CUDA stream than torch's current one is
             the caller's to order; of a DTensor its `.to_local()`, with `shard`.
         name: the stream's, "image" or "gaussians" by default; up to 200 printable
-            characters without "/". The next call with this name is its next version.
+            characters. Folders stand before a "/", as in "train/render"; no part is
+            empty, "." or "..". The next call with this name is its next version.
         kind: "image" or "gaussians", where the value alone leaves a doubt.
         copy: of CUDA tensors. True: copy them on the GPU at this call. False: share
             their memory, which costs nothing, and shows changes made in place, even

@@ -412,7 +412,7 @@ def _free_names(title: str) -> StreamNames:
     """Return names made of a window's title that this process uses for nothing else."""
     letters = "".join(c for c in title if c.isprintable() and c != "/")
     base = " ".join(letters.split())
-    if base in ("", "splatview"):
+    if base in ("", ".", "..", "splatview"):
         base = "window"
     base = base[: limits.MAX_NAME - 20]
     names = StreamNames(base, f"{base} scene")

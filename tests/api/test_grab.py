@@ -107,17 +107,19 @@ def _pictures() -> None:
 
 def _overlays() -> None:
     image = torch.full((120, 160, 3), 40, dtype=torch.uint8)
-    splatview.publish(image, "render")
-    assert torch.equal(grab("render"), image)
+    splatview.publish(image, "val/render")
+    assert torch.equal(grab("val/render"), image)
     for x in (20, 60):
-        splatview.annotate("render", boxes=[[x, 30, x + 40, 90]], colors=[[255, 0, 0]])
-        red = (grab("render").int() - torch.tensor([255, 0, 0])).abs().sum(-1) < 60
+        splatview.annotate(
+            "val/render", boxes=[[x, 30, x + 40, 90]], colors=[[255, 0, 0]]
+        )
+        red = (grab("val/render").int() - torch.tensor([255, 0, 0])).abs().sum(-1) < 60
         columns = red.any(0).nonzero()
         rows = red.any(1).nonzero()
         edges = [int(i) for i in (columns[0], columns[-1], rows[0], rows[-1])]
         assert edges == pytest.approx([x, x + 40, 30, 90], rel=0, abs=3)
-    splatview.annotate("render")
-    assert torch.equal(grab("render"), image)
+    splatview.annotate("val/render")
+    assert torch.equal(grab("val/render"), image)
 
 
 def _scenes(tmp_path: Path) -> None:

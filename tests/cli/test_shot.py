@@ -209,20 +209,20 @@ def test_shot_draws_an_image_stream_of_a_run_by_its_process(tmp_path: Path) -> N
 def test_shot_prefers_gaussians_and_takes_streams_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    splatview.publish(torch.rand(30, 40, 3), "render")
+    splatview.publish(torch.rand(30, 40, 3), "val/render")
     splatview.publish(cloud(300), "splats")
     assert shot(tmp_path / "splats.png") == 0
     pixels = read(tmp_path / "splats.png")
     assert pixels.shape == (720, 1280, 3)
     assert pixels.max() > 60
     assert pixels[0, 0].tolist() == [0, 0, 0]
-    assert shot(tmp_path / "render.png", "--stream", "render") == 0
+    assert shot(tmp_path / "render.png", "--stream", "val/render") == 0
     assert read(tmp_path / "render.png").shape == (30, 40, 3)
     capsys.readouterr()
     assert shot(tmp_path / "none.png", "--stream", "nothing") == 2
     err = capsys.readouterr().err
     assert all(
-        text in err for text in ("'nothing'", "render (image", "splats (gaussians")
+        text in err for text in ("'nothing'", "val/render (image", "splats (gaussians")
     )
 
 

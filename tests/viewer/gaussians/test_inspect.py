@@ -452,7 +452,7 @@ def test_filtered_scene_is_saved_where_the_message_says(
     tool = view.view.tools["filter"]
     messages = []
     view.view.host = replace(
-        view.view.host, notify=messages.append, name="../my run: splats.ply"
+        view.view.host, notify=messages.append, name="../val/my run: splats.ply"
     )
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
@@ -464,7 +464,7 @@ def test_filtered_scene_is_saved_where_the_message_says(
     tick_until(view, has_message)
     (path,) = tmp_path.iterdir()
     assert str(path) in messages[0]
-    assert path.name.endswith("-step1500.ply")
+    assert path.name == "val-my-run-splats-step1500.ply"
     saved = open_file(path)
     opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
     keep = opacities >= 0.8

@@ -64,6 +64,16 @@ def test_run_that_ends_stays_where_it_is(viewer: Viewer, files: list[str]) -> No
     assert [entry.name for entry in viewer.state.entries] == names
 
 
+def test_folders_stand_before_names_and_are_cut_first(viewer: Viewer) -> None:
+    folder = "train/a folder of so many letters that the panel cannot hold them all"
+    publish(viewer, f"{folder}/render")
+    row = viewer.user.interface.rows.all[-1]
+    assert (row.folder, row.text) == (f"{folder}/", "render")
+    (entry,) = viewer.state.entries
+    choose(viewer, entry.key, "Copy its name")
+    assert viewer.screen.desktop.pasted() == f"{folder}/render"
+
+
 def test_head_folds_its_entries(viewer: Viewer, files: list[str]) -> None:
     viewer.click("Files")
     viewer.find("Files")

@@ -130,5 +130,10 @@ def _may_be_path(file: Path) -> bool:
 
 
 def file_stem(name: str) -> str:
-    """Return the start of a file's name, for what is called `name`."""
-    return Path(name).stem or "scene"
+    """Return the start of a file's name, for what is called `name`.
+
+    Folders of a stream's name stay in it: `output_path` makes them letters.
+    """
+    folder, slash, last_part = name.rpartition("/")
+    stem = Path(last_part).stem or "scene"
+    return f"{folder}{slash}{stem}"

@@ -31,8 +31,9 @@ from splatview_viewer.shell.stream_menus import (
     why_not_taken_out,
 )
 from splatview_viewer.shell.stream_texts import fact_of, letters_of, tip_of
-from splatview_viewer.ui import controls, icons, theme
+from splatview_viewer.ui import controls, icons, lettering, theme
 from splatview_viewer.ui.sides import draw_badge
+from splatview_viewer.ui.widgets import fitted
 from splatview_viewer.ui.words import write, write_right
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class _Sizes(NamedTuple):
 _DESK = _Sizes(30.0, theme.ROW_HEIGHT, 8.0, 22.0)
 _PHONE = _Sizes(44.0, 44.0, 0.0, 40.0)
 _MENU = "menu of a row"
+_LEAST_FOLDER = 24.0
+"""Points below which the folders of a name are left out of its row."""
 _AHEAD = 2
 """Rows beyond those in sight that are placed, so that arrows reach them."""
 
@@ -94,13 +97,22 @@ class Row:
         return f"##{printable(key)}"
 
     @property
+    def folder(self) -> str:
+        """Return the folders in its entry's name, with the "/" behind them."""
+        if self.entry is None:
+            return ""
+        folder, slash, _ = self.entry.name.rpartition("/")
+        return folder + slash
+
+    @property
     def text(self) -> str:
-        """Return what is written in it."""
+        """Return what is written in it, behind the folders."""
         if self.entry is None:
             return self.group.title
+        name = self.entry.name.rpartition("/")[2]
         if self.is_pinned:
-            return f"{self.entry.name}  \u00b7  {self.group.title}"
-        return self.entry.name
+            return f"{name}  \u00b7  {self.group.title}"
+        return name
 
     def height(self, sizes: _Sizes) -> float:
         """Return its points."""
@@ -324,6 +336,12 @@ def _draw_entry(
     with theme.font_size(theme.SMALL_SIZE):
         fact = fact_of(user, entry)
         right = write_right(fact, right, middle, fact_ink) - 10 * scale
+    if row.folder:
+        folder_width = right - x - lettering.measure(row.text).x
+        # Of the two, the name within the folder is the one that is not cut.
+        if folder_width > _LEAST_FOLDER * scale:
+            folder = fitted(row.folder, folder_width, tail=True)
+            x = write(folder, x, middle, fact_ink)
     write(row.text, x, middle, ink, right - x)
     if entry.progress is not None:
         _draw_progress(item, entry.progress)

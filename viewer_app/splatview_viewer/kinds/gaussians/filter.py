@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.errors import FileError, RendererError
@@ -26,6 +25,7 @@ from splatview_viewer.scene_view.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.selection import Mask
@@ -258,8 +258,9 @@ class Filter(Tool["GaussianView"]):
 
 def _file_stem(name: str) -> str:
     """Return the start of a file's name for a scene of this name."""
-    first_part = Path(name).name.split(".")[0]
-    stem = re.sub(r"[^\w.-]+", "-", first_part).strip("-.")
+    folder, slash, last_part = name.rpartition("/")
+    first_words = last_part.split(".")[0]
+    stem = re.sub(r"[^\w.-]+", "-", folder + slash + first_words).strip("-.")
     return (stem or "scene")[:_MAX_NAME]
 
 
