@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import splatview
+from splatview.api.annotate import OverlayOptions
 from support.programs import ROOT
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}|:{3,})(?P<info>.*)$")
@@ -25,6 +26,8 @@ _COMMENT = re.compile(r"(^|\s)#.*")
 _CONTROL = re.compile(r"[|&;()]+")
 _OPEN_FUNCTIONS = ("log",)
 """Functions that take keywords of any name on purpose."""
+_UNPACKED_KEYWORDS = {"annotate": set(OverlayOptions.__annotations__)}
+"""Keywords that the signature of a function does not list."""
 SHELL_LANGUAGES = ("", "console", "sh", "bash", "shell")
 DATA_LANGUAGES = ("text", "nginx", "toml", "json", "yaml", "ini", "diff", "dockerfile")
 PYTHON_LANGUAGES = ("python", "py")
@@ -110,7 +113,8 @@ def _unknown_keywords(call: ast.Call) -> Iterator[str]:
     function = getattr(splatview, callee.attr, None)
     if function is None or callee.attr in _OPEN_FUNCTIONS:
         return
-    parameters = inspect.signature(function).parameters
+    parameters = set(inspect.signature(function).parameters)
+    parameters |= _UNPACKED_KEYWORDS.get(callee.attr, set())
     for keyword in call.keywords:
         if keyword.arg is not None and keyword.arg not in parameters:
             yield f"splatview.{callee.attr}({keyword.arg}=)"
