@@ -27,6 +27,7 @@ from splatview_ipc.system.optional_packages import (
     DISPLAY_NAMES,
     EXTRAS,
     install_line,
+    missing_viewer_packages,
 )
 from splatview_ipc.system.terminal import printable
 
@@ -257,6 +258,14 @@ def check_cuda_to_opengl() -> Finding:
     return _probe("interop", "absent")
 
 
+def check_viewer() -> Finding:
+    """Check that the viewer's packages are installed."""
+    missing = missing_viewer_packages()
+    if missing:
+        return Finding("broken", f"it needs {', '.join(missing)}", install_line())
+    return Finding("ok", "its packages are installed")
+
+
 def check_memory() -> Finding:
     """Check the libraries that memory snapshots need."""
     versions, missing = _versions("memory")
@@ -375,6 +384,8 @@ def _probe(subject: str, otherwise: State, timeout_s: float = _TIMEOUT_S) -> Fin
         otherwise: state where that does not work.
         timeout_s: maximum duration.
     """
+    if missing_viewer_packages():
+        return Finding("absent", "not tried without the viewer's packages")
     lines: list[str] = []
     program = ChildProgram(
         "splatview_viewer.app.probe", subject, on_output=lines.append
@@ -405,6 +416,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "cuda": check_cuda,
     "shared memory": check_shared_memory,
     "cuda sharing": check_cuda_sharing,
+    "viewer": check_viewer,
     "gsplat": partial(_probe, "gsplat", "absent", _COMPILING_TIMEOUT_S),
     "opengl": partial(_probe, "egl", "broken"),
     "cuda to opengl": check_cuda_to_opengl,

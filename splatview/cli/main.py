@@ -35,6 +35,8 @@ SUMMARIES = dict(chain.from_iterable(group.items() for group in _GROUPS.values()
 """A line of help for each command."""
 _OPTIONS = ("--help", "--version")
 _VIEWER_COMMANDS = ("serve", "shot", "video", "memory")
+_WATCHED_COMMANDS = ("demo", "camera")
+"""Commands of our own that start a viewer."""
 _MODULES = {
     "status": "splatview.cli.status",
     "doctor": "splatview.cli.doctor",
@@ -167,7 +169,12 @@ def _run_own(command: str, options: list[str]) -> int:
     from importlib import import_module
 
     from splatview_ipc.control.errors import IpcError
+    from splatview_ipc.system.optional_packages import lack_of_viewer
 
+    lack = lack_of_viewer() if command in _WATCHED_COMMANDS else ""
+    if lack:
+        print(f"splatview {command}: {lack}", file=sys.stderr)
+        return 2
     try:
         return import_module(_MODULES[command]).main(options)
     except IpcError as error:

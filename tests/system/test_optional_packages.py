@@ -63,3 +63,4 @@ def test_line_names_the_index_where_nothing_is_installed(
 
     monkeypatch.setattr(importlib.metadata, "distribution", not_installed)
     assert install_line("video") == "pip install 'splatview[video]'"
+    assert install_line() == "pip install splatview"

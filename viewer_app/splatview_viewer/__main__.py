@@ -35,6 +35,12 @@ def main(args: list[str] | None = None) -> int:
     import logging
 
     from splatview_ipc.system import entry
+    from splatview_ipc.system.optional_packages import lack_of_viewer
+
+    lack = lack_of_viewer()
+    if lack:
+        print(f"splatview: {lack}", file=sys.stderr)
+        return 2
     from splatview_viewer.core.errors import (
         GpuLostError,
         PrintableFormatter,

@@ -1,4 +1,4 @@
-"""Extras of the distribution: packages that only some commands need.
+"""Packages that only some commands need: those of the viewer, and of extras.
 
 Nothing is imported to look for a package. Callers raise errors of their own kinds for
 one that is missing, with the text that is made here.
@@ -22,7 +22,20 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "camera": ("cv2", "onnxruntime"),
 }
 """Modules by the extra that installs them. `camera-gpu` installs those of `camera`."""
+VIEWER_MODULES = (
+    "moderngl",
+    "glfw",
+    "imgui_bundle",
+    "PIL",
+    "aiohttp",
+    "simplejpeg",
+    "zstandard",
+)
+"""Modules that come with splatview and that publishing can do without. The viewer draws
+without gsplat as well."""
 DISPLAY_NAMES = {
+    "imgui_bundle": "imgui-bundle",
+    "PIL": "Pillow",
     "numba": "numba",
     "duckdb": "duckdb",
     "av": "PyAV",
@@ -32,24 +45,28 @@ DISPLAY_NAMES = {
 """Names by which users know the modules."""
 
 
-def install_line(extra: str) -> str:
-    """Return the command that installs an extra from where splatview came from.
+def install_line(extra: str = "") -> str:
+    """Return the command that installs splatview from where it came from.
 
     Only a package index knows the bare name, so an installation from a checkout, a file
     or a repository is named by its address.
+
+    Args:
+        extra: what is installed with it; by default only what it always needs.
     """
+    suffix = f"[{extra}]" if extra else ""
     origin = _origin()
     if origin is None:
-        return f"pip install 'splatview[{extra}]'"
+        return f"pip install {shlex.quote(f'splatview{suffix}')}"
     url = origin["url"]
     if "dir_info" in origin:
         folder = unquote(urlsplit(url).path)
         option = "-e " if origin["dir_info"].get("editable") else ""
-        return f"pip install {option}{shlex.quote(f'{folder}[{extra}]')}"
+        return f"pip install {option}{shlex.quote(f'{folder}{suffix}')}"
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
         url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    return f"pip install {shlex.quote(f'splatview[{extra}] @ {url}')}"
+    return f"pip install {shlex.quote(f'splatview{suffix} @ {url}')}"
 
 
 def _origin() -> dict[str, Any] | None:
@@ -67,6 +84,23 @@ def _origin() -> dict[str, Any] | None:
 def is_installed(module: str) -> bool:
     """Return whether a module can be found, without importing it."""
     return find_spec(module) is not None
+
+
+def missing_viewer_packages() -> list[str]:
+    """Return the names of the viewer's packages that are not installed."""
+    return [
+        DISPLAY_NAMES.get(module, module)
+        for module in VIEWER_MODULES
+        if not is_installed(module)
+    ]
+
+
+def lack_of_viewer() -> str:
+    """Return a line about packages that the viewer lacks; "" if it lacks none."""
+    missing = missing_viewer_packages()
+    if not missing:
+        return ""
+    return f"the viewer needs {', '.join(missing)}: {install_line()}"
 
 
 def require(subject: str, *modules: str, error: type[Exception]) -> None:
