@@ -370,7 +370,8 @@ def show_compare(viewer: Viewer, scripts: Scripts) -> None:
         working = pane.working()
         if working is not None and isinstance(working[1].view, GaussianView):
             _hide_cameras(working[1].view)
-    viewer.do()
+    # No tip of a control lies over the picture.
+    viewer.do(PointerLeave())
 
 
 def show_overlay(viewer: Viewer, scripts: Scripts) -> None:

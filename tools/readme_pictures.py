@@ -15,7 +15,7 @@ from PIL import Image
 
 TARGET = Path(__file__).parents[1] / ".github" / "pictures"
 WIDTH = 1200
-QUALITY = 90
+QUALITY = 84
 _GAP = 24
 """Pixels between two pictures beside each other."""
 _BACKGROUND = (14, 15, 17)
