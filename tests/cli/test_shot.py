@@ -6,6 +6,7 @@ import json
 import os
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,14 @@ from support.scene_files import ply_columns, truth, write_ply
 
 import splatview
 from splatview.adapters.series import SCALARS
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.control.render_requests import RenderRequest
+from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_viewer.__main__ import main
+from splatview_viewer.app import still
 from splatview_viewer.app.grab import Grabber
 from splatview_viewer.core.errors import LateError
+from splatview_viewer.core.shown_view import ShownView
 
 
 def shot(*args: object) -> int:
@@ -232,3 +237,27 @@ def test_stream_without_a_version_gives_no_picture() -> None:
         run.stream("scalars", "scalars").describe(SCALARS)
         with pytest.raises(LateError, match="brought no frame"):
             grabber.draw(RenderRequest(0.1, stream="scalars"))
+
+
+def test_shot_loads_what_draws_before_it_reads_a_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer overwrites a frame while torch is loaded, on a busy machine."""
+    steps = []
+    make_view = still.make_view
+    read = RemoteStream.read
+
+    def record_loading(*args: Any) -> ShownView:
+        steps.append("load")
+        return make_view(*args)
+
+    def record_reading(stream: RemoteStream, after: int = 0) -> StreamFrame | None:
+        steps.append("read")
+        return read(stream, after)
+
+    monkeypatch.setattr(still, "make_view", record_loading)
+    monkeypatch.setattr(RemoteStream, "read", record_reading)
+    splatview.publish(torch.rand(6, 8, 3), "image")
+    assert shot(tmp_path / "out.png") == 0
+    assert steps[0] == "load"
+    assert steps.count("load") == 1

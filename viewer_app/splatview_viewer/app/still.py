@@ -122,6 +122,17 @@ class Still:
         self._surface: Surface | None = None
         """Writes over the picture. Making it takes a tenth of a second."""
 
+    def load(self) -> None:
+        """Load what draws, which takes many seconds on a busy machine.
+
+        To be called before a frame is read: its writer may overwrite it meanwhile.
+        """
+        if self._is_plot or self.view is not None:
+            return
+        self._make_view()
+        if self.scene is not None:
+            import torch  # noqa: F401 - the first scene would load it
+
     def prepare(
         self, value: Value | None, options: StillOptions
     ) -> tuple[int, int] | None:

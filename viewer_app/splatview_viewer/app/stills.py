@@ -193,7 +193,10 @@ class Stills:
         end = time.monotonic() + request.timeout
         stream = self._find(request, end)
         run = stream.run
+        loading_from = time.monotonic()
         opened = self._open_stream(stream)
+        # The stream is waited for by a program that can draw it.
+        end += time.monotonic() - loading_from
 
         def has_announced() -> bool | None:
             self._subscriber.poll()
@@ -247,6 +250,7 @@ class Stills:
             still = Still(self.screen, stream.kind, self._command, self._camera_name)
             opened = _OpenStream(stream, still)
             stream.open()
+            still.load()
         self._open[key] = opened
         while len(self._open) > _MAX_OPEN:
             self._release(next(iter(self._open)))
