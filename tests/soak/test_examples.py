@@ -6,8 +6,10 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageGrab
+from support.example_runs import ARGUMENTS, MIN_COLORS, STREAMS, color_count
 from support.frames import host_array
 from support.programs import ROOT, Programs
 from support.reading import newest, next_frame, stream_of
@@ -21,26 +23,9 @@ IN_OTHERS = {
     "camera_detector": "torchvision",
 }
 """Examples with other people's trainers and models, and what those need."""
-MORE_OPTIONS = {"sharded": ("--ranks", "2")}
-"""Further options: each rank is a process that loads torch."""
-# Examples of windows need a display: tests/api/test_window_class.py.
-EXAMPLES = sorted(
-    p for p in (ROOT / "examples").glob("*.py") if not p.stem.startswith("window_")
-)
-STREAMS = {
-    "camera_detector": {"camera"},
-    "image": {"image"},
-    "gaussian_training": {"gaussians", "render"},
-    "hf_trainer_callback": {"learned"},
-    "lightning_callback": {"learned"},
-    "memory": {"learned", "memory"},
-    "notebook": {"waves"},
-    "scalars": {"learned", "scalars"},
-    "second_process": {"edges"},
-    "sharded": {"gaussians", "scalars"},
-    "streams": {"gaussians", "image", "depth"},
-    "training_cameras": {"ball", "cameras"},
-}
+WINDOWS = ("window_image", "window_scene")
+"""Examples with a window of their own, which need a display."""
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.stem not in WINDOWS)
 
 
 def stem(path: Path) -> str:
@@ -58,7 +43,7 @@ def skip_without_packages(path: Path) -> None:
 def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
     skip_without_packages(path)
     process = programs.python(
-        path, "--steps", "3", *MORE_OPTIONS.get(path.stem, ()), SPLATVIEW_STRICT="1"
+        path, "--steps", "3", *ARGUMENTS.get(path.stem, []), SPLATVIEW_STRICT="1"
     )
     _, err = process.communicate()
     assert process.returncode == 0, err
@@ -66,30 +51,41 @@ def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
     assert "Warning" not in err or path.stem in IN_OTHERS
 
 
-@pytest.mark.parametrize("path", [p for p in EXAMPLES if p.stem in STREAMS], ids=stem)
+@pytest.mark.parametrize("path", EXAMPLES, ids=stem)
 def test_viewer_draws_every_stream_of_an_example(
     path: Path, programs: Programs, tmp_path: Path
 ) -> None:
     skip_without_packages(path)
-    process = programs.python(
-        path, "--steps", "1000000", *MORE_OPTIONS.get(path.stem, ())
-    )
+    process = programs.python(path, "--steps", "1000000", *ARGUMENTS.get(path.stem, []))
+    streams = STREAMS[path.stem]
     with Subscriber() as viewer:
 
         def has_all_streams() -> bool:
             viewer.poll()
             names = {s.name for s in viewer.streams if s.version}
-            return names >= STREAMS[path.stem]
+            return names.issuperset(streams)
 
         wait_until(has_all_streams)
-    for stream in sorted(STREAMS[path.stem]):
+    for stream in streams:
         out = tmp_path / f"{stream}.png"
         shot = programs.splatview("shot", out, "--stream", stream, "--run", process.pid)
         _, err = shot.end()
         assert shot.returncode == 0, err
-        colors = Image.open(out).convert("RGB").getcolors(1 << 24)
-        assert colors is not None
-        assert len(colors) > 50
+        pixels = np.asarray(Image.open(out).convert("RGB"), int)
+        assert color_count(pixels) > MIN_COLORS
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_window_of_an_example_shows_its_picture(
+    name: str, display: str, programs: Programs
+) -> None:
+    programs.python(ROOT / "examples" / f"{name}.py", SPLATVIEW_STRICT="1")
+
+    def is_shown() -> bool:
+        pixels = np.asarray(ImageGrab.grab(xdisplay=display).convert("RGB"), int)
+        return color_count(pixels) > MIN_COLORS
+
+    wait_until(is_shown)
 
 
 PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"

@@ -1,0 +1,101 @@
+"""Examples run in this process, beside a viewer that takes a turn at each publish."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import distributed
+
+import splatview
+from support.programs import ROOT
+from support.viewer import Viewer
+from support.wait import turns
+
+STREAMS = {
+    "camera_detector": ["camera"],
+    "gaussian_training": ["gaussians", "render"],
+    "hf_trainer_callback": ["learned"],
+    "image": ["image"],
+    "lightning_callback": ["learned"],
+    "memory": ["learned", "memory"],
+    "notebook": ["waves"],
+    "scalars": ["learned", "scalars"],
+    "second_process": ["edges"],
+    "sharded": ["gaussians", "scalars"],
+    "streams": ["gaussians", "image", "depth"],
+    "training_cameras": ["ball", "cameras"],
+}
+"""What each example publishes, the streams that a picture of it shows first."""
+ARGUMENTS = {"sharded": ["--ranks", "2"]}
+"""Further arguments: each rank is a process that loads torch."""
+_MANY = "1000000000"
+"""Steps that no example takes before all of its streams are shown."""
+MIN_COLORS = 50
+"""Colours of a picture; one of NaN has a single colour."""
+_PUBLISHING = ("publish", "publish_cameras", "publish_memory", "log")
+
+
+class AllShown(BaseException):
+    """Ends an example whose streams were shown."""
+
+
+def color_count(pixels: np.ndarray) -> int:
+    """Return the number of colours of a picture, (H, W, 3) integers up to 255."""
+    return len(np.unique(pixels @ np.array([1, 256, 65536])))
+
+
+def show_streams(viewer: Viewer, names: list[str]) -> Iterator[None]:
+    """Yield between turns of a viewer until it has shown a picture of each stream."""
+    for name in names:
+        for _ in turns(f"stream {name} is shown", rest=False):
+            viewer.step()
+            keys = [
+                entry.key
+                for entry in viewer.state.entries
+                if entry.name.partition(" \u00b7 ")[0] == name
+            ]
+            if keys and viewer.user.layout.active.key != keys[-1]:
+                viewer.user.select(keys[-1])
+            view = viewer.user.view
+            is_drawn = bool(keys) and view is not None and not view.empty
+            if is_drawn and color_count(viewer.picture()) > MIN_COLORS:
+                break
+            yield
+
+
+def run_until_shown(name: str, viewer: Viewer, patch: pytest.MonkeyPatch) -> None:
+    """Run an example until a viewer has shown all of its streams."""
+    showing = show_streams(viewer, STREAMS[name])
+
+    def take_turn(publish: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        result = publish(*args, **options)
+        if next(showing, AllShown) is AllShown:
+            raise AllShown
+        return result
+
+    for function in _PUBLISHING:
+        turning = functools.partial(take_turn, getattr(splatview, function))
+        patch.setattr(splatview, function, turning)
+    patch.setattr(sys, "argv", [name, "--steps", _MANY, *ARGUMENTS.get(name, [])])
+    # Examples with several processes set them, and are ended amid their work.
+    patch.setenv("MASTER_ADDR", "127.0.0.1")
+    patch.setenv("MASTER_PORT", "0")
+    thread_count = torch.get_num_threads()
+    try:
+        with pytest.raises(AllShown):
+            runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    finally:
+        for child in multiprocessing.active_children():
+            child.kill()
+            child.join()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+        torch.set_num_threads(thread_count)
