@@ -76,7 +76,7 @@ def bindings() -> Any:
     except (ImportError, RuntimeError) as e:
         raise SharingError(
             "GPU memory is shared by the NVIDIA driver and the package "
-            f"cuda-bindings>=12.6, and one is missing: {e}"
+            f"cuda-bindings>=12.8, and one is missing: {e}"
         ) from None
     if int(error) != 0:
         raise CudaError("cuInit", error.name)
