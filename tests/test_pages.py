@@ -284,6 +284,24 @@ def test_tests_and_benchmarks_that_pages_name_exist() -> None:
             assert (ROOT / file).is_file(), f"{name}: {file}"
 
 
+def test_links_of_the_readme_lead_to_files_and_headings() -> None:
+    """Check what `make docs` does not, which reads the pages alone."""
+    readme = ROOT / "README.md"
+    for target in re.findall(r"\]\(([^)\s]+)\)", readme.read_text()):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        page = ROOT / (name or "README.md")
+        assert page.is_file(), target
+        headings = (
+            re.findall(r"^#+ (.+)", page.read_text(), re.MULTILINE) if anchor else []
+        )
+        anchors = {
+            re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings
+        }
+        assert not anchor or anchor in anchors, target
+
+
 def test_every_page_is_in_a_table_of_contents() -> None:
     names = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")}
     listed = {"index"}
