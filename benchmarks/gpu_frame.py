@@ -120,7 +120,7 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     rect = Rect(0, 0, *SIZE)
     governor.ALONE = math.inf
     view: Any = make_view("gaussians", screen.ctx)
-    view.view.change(smooth=False)
+    view.view.change(smooth=False, background=(0.0, 0.0, 0.0))
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)
     view.view.rig.use_camera(
