@@ -30,6 +30,7 @@ from support.page_blocks import (
 from support.programs import ROOT
 
 import splatview
+from splatview.cli import doctor
 from splatview.cli.main import SUMMARIES, main
 from splatview_ipc.system import entry
 from splatview_ipc.system.variables import INTERNAL_NAMES, VARIABLES
@@ -266,6 +267,12 @@ def test_every_environment_variable_is_in_the_table(
     assert table <= set(_VARIABLE.findall(page))
     pages = _named_variables(iter(PAGES.values()))
     assert pages - table <= set(INTERNAL_NAMES)
+
+
+def test_troubleshooting_has_a_section_for_each_line_of_doctor() -> None:
+    text = (DOCS / "troubleshooting.md").read_text()
+    headings = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
+    assert headings == set(doctor.CHECKS)
 
 
 # ---- what pages name
