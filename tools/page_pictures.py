@@ -32,12 +32,14 @@ class Cut(NamedTuple):
 
 
 CUTS = {
-    "top_bar": Cut("1-look-dark", (0, 0, 1600, 44)),
+    "top_bar_left": Cut("1-look-dark", (0, 0, 890, 44)),
+    "top_bar_right": Cut("1-look-dark", (1036, 0, 1600, 44)),
     "list": Cut("7b-menu", (0, 44, 620, 510)),
     "curves_small": Cut("1-look-dark", (0, 282, 340, 404)),
     "look": Cut("1-look-dark", (0, 405, 340, 956)),
     "data": Cut("9-data", (0, 405, 340, 956)),
     "compare": Cut("3-compare"),
+    "compare_tab": Cut("3-compare", (0, 405, 340, 956)),
     "film": Cut("5-film"),
     "footer": Cut("1-look-dark", (0, 956, 340, 1000)),
     "viewport": Cut("1-look-dark", (340, 44, 1600, 510)),

@@ -167,8 +167,9 @@ def main() -> None:
             photos = Path(name) / "photos"
             photos.mkdir()
             states.take_photos(scene, photos)
-        # No other runs of this user are in the list, and films leave no files.
-        for variable in ("SPLATVIEW_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        # No other runs of this user are in the list, and nothing that another viewer
+        # has remembered; films leave no files.
+        for variable in ("SPLATVIEW_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
             os.environ[variable] = name
 
         shots = [
