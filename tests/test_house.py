@@ -359,11 +359,9 @@ def test_promises_of_security_name_tests_that_exist() -> None:
 
 def test_the_documentation_names_files_that_exist() -> None:
     """Every path in backquotes; below the sharing's package where it begins with no folder at the top."""
-    pages = [
-        path.read_text()
-        for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
-    ]
-    named = set(re.findall(r"`(\w[\w.-]*/[\w./-]*|[\w-]+\.py)`", "".join(pages)))
+    paths = (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    pages = "".join(path.read_text() for path in paths)
+    named = set(re.findall(r"`(\w[\w.-]*/[\w./-]*|[\w-]+\.py)`", pages))
     assert named
     roots = (
         ROOT,

@@ -1,4 +1,4 @@
-"""What a release is made of: versions, bounds, workflows."""
+"""A release is made of versions, bounds and workflows that fit together."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_notes_are_the_section_of_the_newest_version() -> None:
 
 def test_sections_of_the_changelog_can_be_read_at_once() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text()
-    _, *parts = release.HEADING.split(changelog)
-    for name, section in zip(parts[::3], parts[2::3], strict=True):
+    _, *fields = release.HEADING.split(changelog)
+    for name, section in zip(fields[::3], fields[2::3], strict=True):
         assert len(section.splitlines()) < 100, name
 
 

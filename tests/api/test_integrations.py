@@ -58,7 +58,7 @@ class Datamanager:
         return SimpleNamespace(metadata={"cam_idx": step % COUNT}), {}
 
 
-class Trainer:
+class NerfstudioTrainer:
     """As nerfstudio's after its method `setup`, with splatfacto's parameters."""
 
     def __init__(self, cache_images: str = "gpu") -> None:
@@ -96,7 +96,7 @@ def nerfstudio(monkeypatch: pytest.MonkeyPatch) -> Any:
             "TrainingCallback": make_callback,
             "TrainingCallbackLocation": CallbackLocation,
         },
-        "nerfstudio.engine.trainer": {"Trainer": Trainer},
+        "nerfstudio.engine.trainer": {"Trainer": NerfstudioTrainer},
     }
     for name, contents in modules.items():
         module = ModuleType(name)
@@ -111,7 +111,7 @@ def nerfstudio(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_splatfacto_is_shown_with_cameras_and_losses(
     nerfstudio: Any, subscriber: Subscriber
 ) -> None:
-    trainer = Trainer()
+    trainer = NerfstudioTrainer()
     nerfstudio.show(trainer)
     trainer.train_iteration(7)
     for callback in trainer.callbacks:
@@ -135,7 +135,7 @@ def test_splatfacto_is_shown_with_cameras_and_losses(
 def test_files_of_photographs_that_nerfstudio_straightens_are_left_out(
     nerfstudio: Any, subscriber: Subscriber
 ) -> None:
-    nerfstudio.show(Trainer("disk"))
+    nerfstudio.show(NerfstudioTrainer("disk"))
     with next_frame(subscriber, stream_of(subscriber, "cameras")) as frame:
         paths = host_array(frame.tensors["paths"]).tobytes().decode().split("\0")
         assert [path.rpartition("/")[2] for path in paths[:3]] == ["0.png", "", "2.png"]

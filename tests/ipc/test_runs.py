@@ -142,7 +142,7 @@ def test_a_run_on_another_machine_names_that_machine(runtime_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "expected"),
+    ("own_folder", "other_folder", "expected"),
     [
         ("splatview-77", "splatview-88", "folders of other users (user id 88)"),
         ("splatview-77", "something", ""),
@@ -150,13 +150,13 @@ def test_a_run_on_another_machine_names_that_machine(runtime_dir: Path) -> None:
     ],
 )
 def test_users_without_a_run_are_told_of_other_users_folders(
-    own: str, other: str, expected: str, tmp_path: Path
+    own_folder: str, other_folder: str, expected: str, tmp_path: Path
 ) -> None:
-    (tmp_path / own).mkdir()
-    (tmp_path / other).mkdir()
-    places = other_places(tmp_path / own)
-    assert expected in places
-    assert bool(places) == bool(expected)
+    (tmp_path / own_folder).mkdir()
+    (tmp_path / other_folder).mkdir()
+    advice = other_places(tmp_path / own_folder)
+    assert expected in advice
+    assert bool(advice) == bool(expected)
 
 
 def test_users_are_told_of_runs_in_the_default_folder(

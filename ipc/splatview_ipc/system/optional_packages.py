@@ -54,14 +54,18 @@ def install_line(extra: str = "") -> str:
     Args:
         extra: what is installed with it; by default only what it always needs.
     """
-    suffix = f"[{extra}]" if extra else ""
+    suffix = ""
+    if extra:
+        suffix = f"[{extra}]"
     origin = _origin()
     if origin is None:
         return f"pip install {shlex.quote(f'splatview{suffix}')}"
     url = origin["url"]
     if "dir_info" in origin:
         folder = unquote(urlsplit(url).path)
-        option = "-e " if origin["dir_info"].get("editable") else ""
+        option = ""
+        if origin["dir_info"].get("editable"):
+            option = "-e "
         return f"pip install {option}{shlex.quote(f'{folder}{suffix}')}"
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]

@@ -170,9 +170,9 @@ def test_split_over_and_difference_keep_the_camera(
     panes.zoom(0, 3.0)
     viewer = panes.viewer
     camera_before = panes.cameras[0]
-    some = Mask(bytes(25), total=200, count=0)
-    crop = Selection(box=Box(), hidden=some)
-    change_state(panes.views[0], chosen=some, selection=crop)
+    empty_mask = Mask(bytes(25), total=200, count=0)
+    crop = Selection(box=Box(), hidden=empty_mask)
+    change_state(panes.views[0], chosen=empty_mask, selection=crop)
     viewer.user.choose_tab("compare")
     viewer.click("Split")
     pair = panes.until_pair()
@@ -197,11 +197,11 @@ def test_split_over_and_difference_keep_the_camera(
     assert len(panes.views) == 2
     # Indices into one scene mean nothing in the other, unlike a place.
     first, second = (view.view.state for view in panes.views)
-    assert (first.chosen, first.selection) == (some, crop)
+    assert (first.chosen, first.selection) == (empty_mask, crop)
     assert (second.chosen, second.selection) == (None, Selection(box=Box()))
     # Another pane of the same scene has them.
     panes.beside(panes.keys[0])
-    assert panes.views[1].view.state.chosen is some
+    assert panes.views[1].view.state.chosen is empty_mask
 
 
 def test_keys_and_lanes_of_a_split_pane_are_those_of_its_side(

@@ -149,8 +149,8 @@ class BusyPage:
     def show_together(self) -> None:
         self._compare("together")
 
-    def _compare(self, how: str) -> None:
-        self._user.compare(how, self._other_key)
+    def _compare(self, mode: str) -> None:
+        self._user.compare(mode, self._other_key)
         self._take_turns()
         self._gate.is_open = True
         self._house.until(lambda: self._user.view is not None)

@@ -257,18 +257,18 @@ def test_faults_of_many_reasons_are_logged_within_bounds(
     assert 10 < caplog.text.count("reason") <= 64
 
 
-def draw_buttons_until_end(place: str) -> None:
+def draw_buttons_until_end(mistake: str) -> None:
     """Draw a board whose cursor is set beyond its end, which imgui finds at its end.
 
-    place: "board", "child" in it, or "" for a board without a mistake.
+    mistake: "board", "child" in it, or "" for a board without a mistake.
     """
     with board("bad", Rect(0, 40, 100, 40)):
         imgui.button("In it")
-        if place == "child":
+        if mistake == "child":
             imgui.begin_child("child")
-        if place:
+        if mistake:
             imgui.set_cursor_pos(ImVec2(10, 400))
-        if place == "child":
+        if mistake == "child":
             imgui.end_child()
 
 
@@ -277,12 +277,12 @@ def test_mistake_that_imgui_finds_at_the_end_of_a_window_costs_no_other(
 ) -> None:
     faults = Faults("interface")
 
-    def draw_frame(place: str) -> np.ndarray:
+    def draw_frame(mistake: str) -> np.ndarray:
         def draw(rect: Rect, scale: float) -> bool:
             with board("above", Rect(0, 0, 100, 40)):
                 imgui.button("Above")
             with faults.guard("bad"):
-                draw_buttons_until_end(place)
+                draw_buttons_until_end(mistake)
             with board("below", Rect(0, 80, 100, 40)):
                 imgui.button("Below")
             return False
@@ -294,6 +294,6 @@ def test_mistake_that_imgui_finds_at_the_end_of_a_window_costs_no_other(
     with closing(OffscreenScreen(100, 120)) as screen, closing(Surface()) as surface:
         draw_frame("")
         expected = draw_frame("")
-        for place in ("board", "board", "child", "child", ""):
-            np.testing.assert_array_equal(draw_frame(place), expected)
+        for mistake in ("board", "board", "child", "child", ""):
+            np.testing.assert_array_equal(draw_frame(mistake), expected)
     assert caplog.text.count("SetCursorPos") == 2

@@ -161,7 +161,7 @@ def test_picture_of_the_version_before_outlives_one_that_measures(
     assert picture.is_borrowed
     assert picture.camera is not None
     assert picture.key is not None
-    before = read_pixels(user.screen.framebuffer)
+    pixels = read_pixels(user.screen.framebuffer)
     gate.is_open = False
     assert data.put(data.renderer.scene())
     measured = ViewportPicture(data.ctx)
@@ -169,7 +169,7 @@ def test_picture_of_the_version_before_outlives_one_that_measures(
     data.render(measured, picture.camera.resized(64, 48), picture.key.options)
     user.mark()
     until_in_steps(house, view)
-    np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), before)
+    np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), pixels)
     gate.is_open = True
     until_final(house, page)
 
@@ -332,19 +332,22 @@ def test_picture_in_steps_tells_of_the_event_that_it_was_begun_with(
 
 
 def test_steps_make_way_for_input() -> None:
-    taken: list[int] = []
+    drawn_steps: list[int] = []
 
     def take_steps() -> Iterator[None]:
-        for number in range(10):
-            taken.append(number)
+        for count in range(10):
+            drawn_steps.append(count)
             yield None
+
+    def has_input() -> bool:
+        return len(drawn_steps) == 3
 
     context: Any = SimpleNamespace(finish=int)
     queue = StepQueue(context)
     queue.start(take_steps())  # type: ignore[arg-type]
-    queue.advance(60.0, lambda: len(taken) == 3)
-    assert taken == [0, 1, 2]
+    queue.advance(60.0, has_input)
+    assert drawn_steps == [0, 1, 2]
     queue.advance(60.0, lambda: False)
-    assert len(taken) == 10
+    assert len(drawn_steps) == 10
     assert not queue.can_go_on
     queue.close()

@@ -33,7 +33,7 @@ def abort(route: Route) -> None:
 TABS = ("Data", "Compare", "Film", "Look")
 PHOTOS = photographs(8)
 NO_FONTS = {"**/*.ttf": abort}
-SHOWN = {"Depth": "depth", "Colour": "color", "Normals": "normals"}
+KEY_OF_WAY = {"Depth": "depth", "Colour": "color", "Normals": "normals"}
 """Ways to see a scene, by their buttons."""
 
 
@@ -82,9 +82,7 @@ class Stage:
         self.wait_for_cameras()
         self.rest()
         if self.frustums.through.index is not None:
-            self.press("Escape")
-            self.wait_for(lambda: self.frustums.through.index is None)
-            self.rest_cameras()
+            self.leave_camera()
 
     def rest(self) -> None:
         """Take turns until nothing is left to draw."""
@@ -97,17 +95,17 @@ class Stage:
     def find(self, name: str) -> tuple[float, float]:
         """Return where a control is drawn."""
         self.rest()
-        with placed_by(self.user.interface) as placed:
+        with placed_by(self.user.interface) as widgets:
 
             def boxes() -> list[Box]:
                 self.user.mark_interface()
                 return [
-                    item.visible_box for item in placed.controls if item.name == name
+                    item.visible_box for item in widgets.controls if item.name == name
                 ]
 
             self.wait_for(boxes)
-            place = boxes()[0]
-        return (place.left + place.right) / 2, (place.top + place.bottom) / 2
+            box = boxes()[0]
+        return (box.left + box.right) / 2, (box.top + box.bottom) / 2
 
     def click(self, name: str) -> None:
         self.tab.mouse.click(*self.find(name))
@@ -181,6 +179,17 @@ class Stage:
         self.wait_for(has_photo)
         self.rest()
 
+    def leave_camera(self) -> None:
+        """Leave a training camera by a key, and wait until the view is back."""
+        self.press("Escape")
+        through = self.frustums.through
+
+        def has_left() -> bool:
+            return through.index is None
+
+        self.wait_for(has_left)
+        self.rest_cameras()
+
     def wait_for_panes(self, count: int) -> None:
         """Take turns until so many panes are open, each with a view."""
 
@@ -190,26 +199,36 @@ class Stage:
 
         self.wait_for(has_panes)
 
-    def wait_for_same_poses(self) -> None:
-        """Take turns until the second pane looks from where the first one does."""
-        self.wait_for(lambda: np.array_equal(self.pose(1), self.pose(0)))
 
-    def wait_for_no_popup(self) -> None:
-        """Take turns until no menu is open."""
-        surface = self.user.interface.surface
-        self.wait_for(lambda: not surface.has_popup)
+def wait_for_text(stage: Stage, *phrases: str) -> list[str]:
+    """Take turns until texts with these phrases are drawn; return all texts then."""
+    with placed_by(stage.user.interface) as widgets:
 
-    def wait_for_text(self, *phrases: str) -> list[str]:
-        """Take turns until texts with these phrases are drawn; return all texts then."""
-        with placed_by(self.user.interface) as placed:
+        def is_drawn() -> bool:
+            stage.user.mark_interface()
+            written = "\n".join(text.name for text in widgets.texts)
+            return all(phrase in written for phrase in phrases)
 
-            def is_drawn() -> bool:
-                self.user.mark_interface()
-                written = "\n".join(text.name for text in placed.texts)
-                return all(phrase in written for phrase in phrases)
+        stage.wait_for(is_drawn)
+        return [text.name for text in widgets.texts]
 
-            self.wait_for(is_drawn)
-            return [text.name for text in placed.texts]
+
+def wait_for_same_poses(stage: Stage) -> None:
+    """Take turns until the second pane looks from where the first one does."""
+
+    def is_same() -> bool:
+        return np.array_equal(stage.pose(1), stage.pose(0))
+
+    stage.wait_for(is_same)
+
+
+def wait_for_no_popup(stage: Stage) -> None:
+    """Take turns until no menu is open."""
+
+    def is_closed() -> bool:
+        return not stage.user.interface.surface.has_popup
+
+    stage.wait_for(is_closed)
 
 
 class Finger:
@@ -314,7 +333,7 @@ def test_menus_answer_escape_arrows_and_enter(desktop: Stage) -> None:
     for _ in range(4):
         desktop.press("ArrowUp")
     desktop.press("Escape")
-    desktop.wait_for_no_popup()
+    wait_for_no_popup(desktop)
     assert user.state.light is light
     desktop.click("more 0")
     desktop.find("Save the picture")
@@ -330,9 +349,9 @@ def test_pane_beside_begins_as_the_first_one_and_follows_it(desktop: Stage) -> N
     desktop.drag(60)
     desktop.press("Control+Enter")
     desktop.wait_for_panes(2)
-    desktop.wait_for_same_poses()
+    wait_for_same_poses(desktop)
     desktop.drag(-90)
-    desktop.wait_for_same_poses()
+    wait_for_same_poses(desktop)
     desktop.click("close 1")
     desktop.wait_for_panes(1)
 
@@ -355,7 +374,7 @@ def test_split_begins_as_what_was_shown(desktop: Stage) -> None:
     desktop.wait_for(lambda: len(sides()) == 2)
     for side in sides():
         np.testing.assert_array_equal(side.view.rig.camera().viewmat, pose)
-    desktop.wait_for_no_popup()
+    wait_for_no_popup(desktop)
     desktop.rest()
     desktop.press("Control+z")
     desktop.wait_for(lambda: user.layout.active.key == shown_key)
@@ -365,9 +384,11 @@ def test_panel_stays_under_the_pointer_while_a_training_runs(desktop: Stage) -> 
     ways = {name: desktop.find(name) for name in ("Depth", "Colour", "Normals")}
     for step in range(1000, 7000, 1000):
         publish(step)
-        for name, place in ways.items():
-            desktop.tab.mouse.click(*place)
-            desktop.wait_for(lambda name=name: desktop.view.state.show == SHOWN[name])
+        for name, point in ways.items():
+            desktop.tab.mouse.click(*point)
+            desktop.wait_for(
+                lambda name=name: desktop.view.state.show == KEY_OF_WAY[name]
+            )
     desktop.tab.mouse.click(*ways["Colour"])
     assert {name: desktop.find(name) for name in ways} == ways
 
@@ -391,9 +412,7 @@ def test_escape_from_a_training_camera_brings_the_view_back(desktop: Stage) -> N
     pose = desktop.pose()
     desktop.look_through()
     assert not np.allclose(desktop.pose(), pose)
-    desktop.press("Escape")
-    desktop.wait_for(lambda: desktop.frustums.through.index is None)
-    desktop.rest_cameras()
+    desktop.leave_camera()
     np.testing.assert_allclose(desktop.pose(), pose, atol=1e-9)
 
 
@@ -406,7 +425,7 @@ def test_phone_compares_a_photograph_and_opens_menus(phone: Stage) -> None:
     phone.find("Show beside")
     finger.lift()
     phone.press("Escape")
-    phone.wait_for_no_popup()
+    wait_for_no_popup(phone)
     phone.look_through()
     through = phone.frustums.through
     rect = phone.user.layout.active.rect
@@ -438,7 +457,7 @@ def test_run_that_ended_cannot_be_paused_and_is_not_live(desktop: Stage) -> None
     splatview.close()
     entries = desktop.user.state.entries
     desktop.wait_for(lambda: not any(entry.alive for entry in entries))
-    texts = desktop.wait_for_text("Ended")
+    texts = wait_for_text(desktop, "Ended")
     assert "Live" not in texts
     desktop.tab.mouse.move(*desktop.find("Pause"))
-    desktop.wait_for_text("\nThe run ended\n")
+    wait_for_text(desktop, "\nThe run ended\n")

@@ -176,7 +176,7 @@ class Still:
         if value is not None and not self._take(view, value):
             return None
         if options.device is not None:
-            self._choose_device(view, options.device)
+            _choose_device(view, options.device, self._command)
         if options.size is None and image is not None:
             width, height = image.size
             size = min(width, MAX_SIZE), min(height, MAX_SIZE)
@@ -226,18 +226,6 @@ class Still:
                 f"{self.kind}; leave it out"
             )
         self.scene.change(show=show)
-
-    def _choose_device(self, view: ShownView, device: str) -> None:
-        """Show a device of a memory snapshot. Raises ViewerError for anything else."""
-        from splatview_viewer.kinds.snapshot.view import SnapshotView
-
-        if not isinstance(view.view, SnapshotView):
-            raise ViewerError(
-                f"{self._command}: --device chooses a device of a memory snapshot; "
-                "leave "
-                "it out"
-            )
-        view.view.choose_device(device)
 
     def draw(
         self,
@@ -326,23 +314,8 @@ class Still:
             return ""
         renderer = view.data.renderer
         reasons = [renderer.left_out.summary(view.data.summary.count), renderer.thinned]
-        reasons.append(self._nearness(view))
+        reasons.append(_nearness(view, self._camera_name))
         return "; ".join(filter(None, reasons))
-
-    def _nearness(self, view: GaussianView) -> str:
-        """Return that all Gaussians are nearer than the camera sees; "" otherwise."""
-        camera = view.rig.camera()
-        sample = view.data.sample
-        if camera is None or sample is None or not len(sample.means):
-            return ""
-        depths = sample.means @ camera.viewmat[2, :3] + camera.viewmat[2, 3]
-        farthest = np.nanmax(depths, initial=-np.inf)
-        if not 0 < farthest < camera.near:
-            return ""
-        return (
-            f"everything is nearer than near {camera.near:g}: the farthest is "
-            f"{farthest:.3g} away; give {self._camera_name} a smaller near"
-        )
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """Return the picture as a tensor, (H, W, 3) uint8, top row first.
@@ -387,3 +360,30 @@ class Still:
         self.view = None
         self.scene = None
         self._surface = None
+
+
+def _choose_device(view: ShownView, device: str, command: str) -> None:
+    """Show a device of a memory snapshot. Raises ViewerError for anything else."""
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+    if not isinstance(view.view, SnapshotView):
+        raise ViewerError(
+            f"{command}: --device chooses a device of a memory snapshot; leave it out"
+        )
+    view.view.choose_device(device)
+
+
+def _nearness(scene: GaussianView, camera_name: str) -> str:
+    """Return that all Gaussians are nearer than the camera sees; "" otherwise."""
+    camera = scene.rig.camera()
+    sample = scene.data.sample
+    if camera is None or sample is None or not len(sample.means):
+        return ""
+    depths = sample.means @ camera.viewmat[2, :3] + camera.viewmat[2, 3]
+    farthest = np.nanmax(depths, initial=-np.inf)
+    if not 0 < farthest < camera.near:
+        return ""
+    return (
+        f"everything is nearer than near {camera.near:g}: the farthest is "
+        f"{farthest:.3g} away; give {camera_name} a smaller near"
+    )

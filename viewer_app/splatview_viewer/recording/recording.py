@@ -296,7 +296,7 @@ class Recording:
         self.live_time_ns = 0
         """When the live version that is shown was published; 0: there is none."""
         self.gaps: list[tuple[int, int]] = []
-        """Steps before and after which snapshots were missed: nobody saw the stream."""
+        """Steps before and after which snapshots were missed: the stream was not shown."""
         self._packed: dict[SceneSnapshot, Packed] = {}
         if folder is not None:
             self.path = folder.path

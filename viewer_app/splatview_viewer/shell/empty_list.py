@@ -1,4 +1,4 @@
-"""What stands in place of the list of streams while there is no run and no file."""
+"""Help in place of the list of streams while there is no run and no file."""
 
 from __future__ import annotations
 

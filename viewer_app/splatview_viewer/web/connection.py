@@ -48,17 +48,26 @@ class Closing(NamedTuple):
     reason: str
 
 
-class _PointerDrag:
-    """Tells which messages of a page make the one before them superfluous."""
+class _PageInbox(Inbox["Event | m.Visible | m.Lost"]):
+    """Keeps what a page does, and of sizes and of moves without a button the newest.
+
+    The moves of a drag are kept up to a limit, so that a lasso has its corners.
+    """
 
     def __init__(self) -> None:
+        super().__init__(self._replaces)
         self._buttons: set[str] = set()
         """The buttons that are down."""
         self._moves_left = 0
-        """Moves of the drag that are all kept, so that a lasso has its corners."""
+        """Moves of the drag that are still kept."""
 
-    def note(self, message: Event | m.Visible | m.Lost) -> None:
-        """Take in what the page did."""
+    def put(self, *items: Event | m.Visible | m.Lost) -> bool:
+        for item in items:
+            self._note(item)
+        return super().put(*items)
+
+    def _note(self, message: Event | m.Visible | m.Lost) -> None:
+        """Follow the buttons and the drag."""
         match message:
             case PointerPress():
                 self._buttons.add(message.button)
@@ -68,7 +77,7 @@ class _PointerDrag:
             case PointerMove():
                 self._moves_left -= 1
 
-    def replaces(
+    def _replaces(
         self, new: Event | m.Visible | m.Lost, last: Event | m.Visible | m.Lost
     ) -> bool:
         """Return True if a message makes the one before it superfluous."""
@@ -107,8 +116,7 @@ class PageConnection:
         self.hello = hello
         self.peer = peer
         self.wake = wake
-        self._drag = _PointerDrag()
-        self.inbox: Inbox[Event | m.Visible | m.Lost] = Inbox(self._drag.replaces)
+        self.inbox = _PageInbox()
         self.pictures: Sender | None = None
         self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
         """Each file that waits to be fetched, or its content, by its key."""
@@ -147,7 +155,6 @@ class PageConnection:
         """
         if self.closed:
             return False
-        self._drag.note(message)
         if not self.inbox.put(message):
             self.close("The viewer is too far behind.", 1013)
             return False

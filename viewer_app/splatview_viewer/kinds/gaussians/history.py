@@ -207,7 +207,7 @@ class TrainingLane:
         with track.drawing() as draw:
             if self._ends is not None:
                 for gap in player.recording.gaps:
-                    track.draw_hatching(draw, *self._shares_of(gap, self._ends))
+                    track.draw_hatching(draw, *_shares_of(gap, self._ends))
                 _draw_ticks(draw, track, *self._ends)
             _draw_marks(
                 draw, track, track.to_x(0.0) + self._version_places * track.span
@@ -246,20 +246,12 @@ class TrainingLane:
             snapshot = player.recording.snapshots[index]
             imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
 
-    def _shares_of(
-        self, gap: tuple[int, int], ends: tuple[float, float]
-    ) -> tuple[float, float]:
-        """Return where on a track with these ends a gap begins and ends."""
-        start, end = ends
-        first, last = gap
-        return (first - start) / (end - start), (last - start) / (end - start)
-
     def _gap_at(self, player: Player, share: float) -> tuple[int, int] | None:
         """Return the steps of the gap at a place; None: there is none."""
         if self._ends is None:
             return None
         for gap in player.recording.gaps:
-            first, last = self._shares_of(gap, self._ends)
+            first, last = _shares_of(gap, self._ends)
             if first < share < last:
                 return gap
         return None
@@ -271,6 +263,13 @@ class TrainingLane:
         if player.has_live and (is_live_nearer or share >= 1.0):
             return None
         return index
+
+
+def _shares_of(gap: tuple[int, int], ends: tuple[float, float]) -> tuple[float, float]:
+    """Return where on a track with these ends a gap begins and ends."""
+    start, end = ends
+    first, last = gap
+    return (first - start) / (end - start), (last - start) / (end - start)
 
 
 def _draw_ticks(draw: imgui.ImDrawList, track: Track, start: float, end: float) -> None:
