@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import splatview
+from splatview_ipc.control import registry
 from splatview_ipc.control.errors import NoViewerError
 from splatview_ipc.control.registry import Announcement
 
@@ -42,6 +43,7 @@ def test_show_prints_the_tunnel_command_over_ssh(
         monkeypatch.delenv("SSH_CONNECTION", raising=False)
         assert "ssh" not in splatview.show()._repr_html_()
         monkeypatch.setenv("LOGNAME", "someone")
+        monkeypatch.setattr(registry, "is_own_address", bool)
         for port, option in ((22, ""), (2222, " -p 2222")):
             monkeypatch.setenv("SSH_CONNECTION", f"10.0.0.1 50000 10.0.0.2 {port}")
             page = splatview.show()

@@ -8,12 +8,14 @@ it lives.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import pwd
 import re
 import secrets
 import shlex
+import socket
 import time
 from itertools import islice
 from pathlib import Path
@@ -171,8 +173,8 @@ def _is_viewer_file(entry: os.DirEntry[str]) -> bool:
 def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str:
     """Return the command that brings a page served here to the user's own machine.
 
-    It forwards `host` and `port` to the same port there. Returns "" if there is no SSH
-    session.
+    It forwards `host` and `port` to the same port there, through the machine of the SSH
+    session where that is another one. Returns "" if there is no SSH session.
 
     Args:
         host: the address of the page; an IPv6 address is in brackets.
@@ -190,7 +192,30 @@ def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str
         with contextlib.suppress(KeyError):
             user = pwd.getpwuid(os.getuid()).pw_name
     command = ["ssh", "-L", f"{port}:{host}:{port}"]
-    if ssh_port != "22":
+    machine = address
+    if not is_own_address(address):
+        # A scheduler has brought the variable here from the machine of the login.
+        bracketed = f"[{address}]" if ":" in address else address
+        command += ["-J", f"{_at(user, bracketed)}:{ssh_port}"]
+        machine = socket.gethostname()
+    elif ssh_port != "22":
         command += ["-p", ssh_port]
-    command.append(f"{user}@{address}" if user else address)
+    command.append(_at(user, machine))
     return shlex.join(command)
+
+
+def _at(user: str, machine: str) -> str:
+    return f"{user}@{machine}" if user else machine
+
+
+def is_own_address(address: str) -> bool:
+    """Return False if no interface of this machine has this address."""
+    try:
+        (family, kind, protocol, _, place), *_ = socket.getaddrinfo(
+            address, 0, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST
+        )
+        with socket.socket(family, kind, protocol) as trial:
+            trial.bind(place)
+    except OSError as e:
+        return e.errno != errno.EADDRNOTAVAIL
+    return True

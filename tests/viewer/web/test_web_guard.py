@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.web_clients import server_request
 
+from splatview_ipc.control import registry
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.address import Guard, allowed_host, startup_lines
 
@@ -226,10 +227,35 @@ def test_addresses_are_listed_for_this_machine_and_for_others() -> None:
         ("::1", "2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4"),
     ],
 )
-def test_tunnel_command_is_printed_over_ssh(host: str, ssh: str, command: str) -> None:
+def test_tunnel_command_is_printed_over_ssh(
+    host: str, ssh: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "is_own_address", bool)
     environment = {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
     printed = startup_lines(server(host), environment)
     assert printed[-2:] == [
         f"    {command}",
         "  and open http://127.0.0.1:7007/?token=a_-1 there",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ssh", "jump"),
+    [
+        ("198.51.100.4 2222", "ada@198.51.100.4:2222"),
+        ("2001:db8::4 22", "'ada@[2001:db8::4]:22'"),
+    ],
+)
+def test_tunnel_goes_through_the_login_node_of_a_cluster(
+    ssh: str, jump: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schedulers hand on the login node's environment; no interface has its address."""
+    assert registry.is_own_address("127.0.0.1")
+    assert not registry.is_own_address("198.51.100.4")
+    # A machine may have no IPv6.
+    monkeypatch.setattr(registry, "is_own_address", {}.get)
+    environment = {"SSH_CONNECTION": f"203.0.113.9 50000 {ssh}", "USER": "ada"}
+    printed = startup_lines(server(), environment)
+    assert printed[-2] == (
+        f"    ssh -L 7007:127.0.0.1:7007 -J {jump} ada@{socket.gethostname()}"
+    )

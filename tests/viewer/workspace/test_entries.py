@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from urllib.request import urlopen
 
+import msgspec
 import pytest
 import torch
 from PIL import Image
@@ -16,7 +17,9 @@ from support.viewer import Viewer
 from support.wait import PATIENCE, wait_until
 
 import splatview
+from splatview_ipc.control import limits
 from splatview_ipc.control.registry import list_viewers
+from splatview_ipc.control.run_folder import create_run
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
@@ -114,6 +117,17 @@ def test_only_shown_streams_are_opened(viewer: Viewer) -> None:
         return entry(viewer, "splats").version == 2 and shows_grey(viewer, 77)
 
     viewer.until(shows_selected_entry)
+
+
+def test_a_run_of_another_protocol_is_reported(viewer: Viewer) -> None:
+    run = create_run("train", 1234, 1.0)
+    other = msgspec.structs.replace(run.description, protocol=limits.PROTOCOL + 1)
+    (run.path / "run.json").write_bytes(msgspec.json.encode(other))
+    viewer.until(lambda: viewer.state.notices)
+    (notice,) = viewer.state.notices
+    assert notice.startswith("train: ")
+    assert f"protocol {limits.PROTOCOL + 1}" in notice
+    run.remove()
 
 
 def test_run_is_paused_stepped_and_resumed(viewer: Viewer) -> None:

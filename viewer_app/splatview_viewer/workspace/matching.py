@@ -42,6 +42,7 @@ class StreamMatcher:
         slot_of_stream = self._slots_by_stream()
         streams = catalogue.shards.update(catalogue.subscriber.streams, now)
         self._report_clashes()
+        self._report_refusals()
         present = {id(stream) for stream in streams}
         for stream in streams:
             is_new = id(stream) not in slot_of_stream
@@ -68,6 +69,12 @@ class StreamMatcher:
                 f"{name}: two trainings of {world_size} shards look like one. Set "
                 "SPLATVIEW_GROUP to a word of its own for each of them"
             )
+
+    def _report_refusals(self) -> None:
+        """Tell users of runs that were found and cannot be attached to."""
+        for run in self._catalogue.subscriber.runs:
+            if run.refused and run.alive and not run.streams:
+                self._catalogue.notice(f"{run.name}: {run.refused}")
 
     def _add_stream(self, stream: Any, present: set[int]) -> None:
         """Continue an entry with a new stream, or make an entry for it.
