@@ -186,7 +186,7 @@ def ssh_forward_command(host: str, port: int, environ: Mapping[str, str]) -> str
     if len(connection) != 4:
         return ""
     _, _, address, ssh_port = connection
-    user = environ.get("USER") or environ.get("LOGNAME")
+    user = environ.get("USER") or environ.get("LOGNAME") or ""
     if not user:
         # A container may have no entry for this user.
         with contextlib.suppress(KeyError):
