@@ -77,7 +77,7 @@ def recognise(
     if kind is None:
         kind = "image" if is_array(value) else "gaussians"
     if not isinstance(kind, str) or kind not in KINDS:
-        from splatview.adapters.checks import short_repr
+        from splatview.adapters.value_texts import short_repr
 
         raise ValueError(f"kind is {short_repr(kind)}, not one of 'image', 'gaussians'")
     if kind == "image":

@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 from operator import index
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters.value_texts import short_repr, type_text
 from splatview_ipc.control.limits import MAX_META_BYTES, MAX_META_TEXT, MAX_NAME
 from splatview_ipc.kinds.gaussians import SH_DEGREE, SH_REST_COUNTS, parse_activated
 from splatview_ipc.kinds.rules import check_meta
@@ -316,24 +317,6 @@ def _plain_value(key: str, value: Any) -> Any:
 
 
 # ---- parts of several checks
-
-
-def type_text(value: Any) -> str:
-    """Return a value's type with its article for an error message, such as "an int"."""
-    if value is None:
-        return "None"
-    name = type(value).__name__
-    starts_with_vowel = name[0].lower() in "aeiou" or name == "ndarray"
-    article = "an" if starts_with_vowel else "a"
-    return f"{article} {name}"
-
-
-def short_repr(value: Any) -> str:
-    """Return a value for an error message, on one line."""
-    text = " ".join(repr(value).split())
-    if len(text) > 60:
-        text = text[:57] + "..."
-    return text
 
 
 def check_tensor(value: Any, name: str) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import short_repr
 from splatview.adapters.tensors import is_array
+from splatview.adapters.value_texts import short_repr
 from splatview.adapters.values import floats, number_tensor
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from splatview.adapters.checks import type_text
 from splatview.adapters.tensors import is_array
+from splatview.adapters.value_texts import type_text
 from splatview_ipc.kinds.gaussians import COLOR_NAMES, FIELD_NAMES, FILTER_NAMES
 
 TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from splatview.adapters.checks import short_repr
+from splatview.adapters.value_texts import short_repr
 from splatview.adapters.values import number_tensor
 from splatview_ipc.kinds.overlay import OVERLAY_LIMITS
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview.adapters import checks
-from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.detections import with_result
 from splatview.adapters.masks import extents, masks
 from splatview.adapters.overlay_boxes import add_box_properties, box_tensors
@@ -19,6 +18,7 @@ from splatview.adapters.overlay_shapes import (
     note_tensors,
     point_tensors,
 )
+from splatview.adapters.value_texts import short_repr, type_text
 from splatview_ipc.kinds.overlay import OVERLAY_LIMITS
 
 if TYPE_CHECKING:

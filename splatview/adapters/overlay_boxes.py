@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from splatview.adapters import checks
-from splatview.adapters.checks import short_repr
 from splatview.adapters.overlay_colors import box_colors
+from splatview.adapters.value_texts import short_repr
 from splatview.adapters.values import floats, integers, texts
 
 if TYPE_CHECKING:

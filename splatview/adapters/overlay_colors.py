@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from splatview.adapters.checks import short_repr
+from splatview.adapters.value_texts import short_repr
 from splatview.adapters.values import number_tensor
 
 

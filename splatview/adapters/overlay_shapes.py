@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import short_repr, type_text
+from splatview.adapters.value_texts import short_repr, type_text
 from splatview.adapters.values import floats, integers, texts
 
 if TYPE_CHECKING:

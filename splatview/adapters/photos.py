@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.images import guessed_layout
 from splatview.adapters.tensors import as_tensor, is_array
+from splatview.adapters.value_texts import short_repr, type_text
 from splatview.adapters.values import texts
 from splatview_ipc import kinds
 from splatview_ipc.control.dtypes import dtype_name

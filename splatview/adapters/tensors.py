@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from splatview.adapters.checks import type_text
+from splatview.adapters.value_texts import type_text
 
 DEVICES = ("cpu", "cuda")
 _PIL_MODES = ("L", "RGB", "RGBA", "F", "I;16")

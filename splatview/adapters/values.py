@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.checks import check_text, short_repr, type_text
+from splatview.adapters.checks import check_text
 from splatview.adapters.tensors import as_tensor
+from splatview.adapters.value_texts import short_repr, type_text
 from splatview_ipc.control.limits import MAX_META_TEXT
 
 if TYPE_CHECKING:

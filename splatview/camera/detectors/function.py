@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.adapters.checks import short_repr, type_text
 from splatview.adapters.detections import class_numbers, is_result
 from splatview.adapters.tensors import is_array
+from splatview.adapters.value_texts import short_repr, type_text
 from splatview.camera.detectors import DetectorError
 from splatview.camera.detectors.user_modules import import_user_module
 
