@@ -24,7 +24,7 @@ class CallbackLocation(Enum):
     AFTER_TRAIN_ITERATION = 1
 
 
-class Cameras:
+class NerfstudioCameras:
     """As nerfstudio's: camera to world, OpenGL's axes."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Datamanager:
         self.config = SimpleNamespace(cache_images=cache_images)
         filenames = [f"{i}.png" for i in range(COUNT)]
         self.train_dataset = SimpleNamespace(
-            cameras=Cameras(), image_filenames=filenames
+            cameras=NerfstudioCameras(), image_filenames=filenames
         )
 
     @property
