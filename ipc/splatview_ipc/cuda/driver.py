@@ -40,7 +40,10 @@ _ADVICE = {
         "the system refused; is the limit of open files reached (ulimit -n), or is this "
         "container allowed less than the trainer?"
     ),
-    "CUDA_ERROR_INVALID_HANDLE": "is the process that shared it still there?",
+    "CUDA_ERROR_INVALID_HANDLE": (
+        "is the process that shared it still there? Containers must have its PID and IPC "
+        "namespaces (--pid=host --ipc=host)"
+    ),
     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": (
         "a CUDA graph is being captured; publish outside of the capture"
     ),
