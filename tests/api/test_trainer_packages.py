@@ -24,10 +24,20 @@ VIEWER_PACKAGES = (
     "zstandard",
 )
 SCRIPT = """
-import sys
+import signal, sys, threading
 for name in sys.argv[1].split():
     sys.modules[name] = None  # importing it fails
 import torch
+def hooks():
+    return [
+        *map(signal.getsignal, sorted(signal.valid_signals())),
+        sys.excepthook,
+        sys.unraisablehook,
+        threading.excepthook,
+    ]
+hooks_before = hooks()
+torch_before = dict(vars(torch))
+tensor_before = dict(vars(torch.Tensor))
 import splatview
 from splatview.cli.main import main
 picture = torch.rand(4, 4, 3)
@@ -37,6 +47,9 @@ splatview.annotate("image", boxes=torch.ones(1, 4))
 splatview.publish_cameras(torch.eye(4), 4 * torch.eye(3), 4, 4)
 splatview.publish_memory()
 assert torch.equal(splatview.frames("image", timeout=30).latest().tensor, picture)
+assert hooks() == hooks_before
+assert all(vars(torch)[name] is value for name, value in torch_before.items())
+assert dict(vars(torch.Tensor)) == tensor_before
 assert main(["status"]) == 0
 from splatview.cli import doctor
 from splatview_viewer.__main__ import main as run_viewer

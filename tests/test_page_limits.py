@@ -1,0 +1,73 @@
+"""Figures and folders in tables that are written by hand are those of the code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.programs import ROOT
+
+from splatview_ipc.control import limits, memory_snapshots, run_folder, sockets
+from splatview_ipc.publisher import channel, stream
+from splatview_ipc.system.files import cache_folder
+from splatview_ipc.transports import pinned_host
+from splatview_viewer.core import host
+from splatview_viewer.snapshot.loading.store import MAX_CACHE_BYTES
+from splatview_viewer.web import files
+
+KIB = 1 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def test_folders_of_the_configuration_are_those_of_the_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "SPLATVIEW_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    folders = [
+        cache_folder() / "kernels",
+        cache_folder() / "snapshots",
+        memory_snapshots.snapshot_folder(),
+        host.memo_file(),
+    ]
+    for path in folders:
+        assert f"`~/{path.relative_to(tmp_path)}" in page
+    runs = str(run_folder.default_folder())
+    assert f"`{runs.replace(str(os.getuid()), 'UID')}`" in page
+
+
+def test_limits_of_the_configuration_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    phrases = [
+        f"light or dark; at most {host.MOST_BYTES / MIB:g} MiB",
+        f"once all are over {MAX_CACHE_BYTES / GIB:g} GiB",
+        f"dropped on a page, at most {files.MAX_KEPT / GIB:g} GiB",
+        f"all but the newest {memory_snapshots.MAX_KEPT}",
+    ]
+    for phrase in phrases:
+        assert phrase in page
+
+
+def test_limits_of_the_architecture_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rates = {round(1 / period) for period in channel.PERIOD_S.values()}
+    assert len(rates) == 1
+    zero_copy_rate = round(1 / channel.DEFAULT_PERIOD_S)
+    counts = (limits.MAX_VIEWERS, sockets.MAX_CONNECTIONS, limits.MAX_STREAMS)
+    text_limit = f"{limits.MAX_META_TEXT:,} characters each"
+    phrases = [
+        f"| {rates.pop()} a second; zero-copy: {zero_copy_rate} versions;",
+        f"what a publish left | {stream.GRACE_S:g} s |",
+        f"between publishes | {round(1 / stream.LIVE_PERIOD_S)} a second",
+        f"| messages | {limits.MAX_MESSAGE / KIB:g} KiB each",
+        f"texts of {text_limit}, {limits.MAX_META_BYTES / KIB:g} KiB together",
+        f"streams of a run | {', '.join(map(str, counts))} |",
+    ]
+    for phrase in phrases:
+        assert phrase in page
+    assert pinned_host.SHARE == 0.1
+    assert "| copies through pinned host memory | a tenth of the time |" in page
