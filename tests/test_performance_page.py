@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.page_blocks import anchors_of
 
 from benchmarks.machines import Machine
 from benchmarks.page import PAGE, page_text
@@ -105,10 +106,8 @@ def test_figure_without_its_row_raises_an_error() -> None:
 
 
 def test_links_to_the_page_name_its_headings() -> None:
-    headings = re.findall(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
     paths = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     pages = "".join(path.read_text() for path in paths)
     linked = set(re.findall(r"performance\.md#([\w-]+)", pages))
     assert linked
-    assert linked <= anchors
+    assert linked <= anchors_of(PAGE)

@@ -82,6 +82,12 @@ def blocks_of(page: Path) -> Iterator[Block]:
         index += 1
 
 
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and Sphinx make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+
+
 def run_python(blocks: list[Block]) -> None:
     """Run the blocks of a page one after the other, in one namespace."""
     namespace = {"__name__": "__main__"}
