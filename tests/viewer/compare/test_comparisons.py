@@ -298,6 +298,17 @@ def test_what_is_seen_beside_is_compared(open_files: Callable[..., CompareRig]) 
     rig.app.do()
     for viewport in (first, second):
         assert comparisons.pairing(viewport) == (rig.keys["a"], rig.keys["c"])
+    badges = [comparisons.note(viewport).badge for viewport in (first, second)]
+    assert badges == ["A", "B"]
+    # The letters of a difference whose A is not seen any more are another pair's.
+    pairing = comparisons.pairing(first)
+    assert pairing is not None
+    comparisons.show_difference(first, pairing, True)
+    (difference,) = set(user.layout) - {first, second}
+    assert not comparisons.note(difference).subtitle
+    second.select(rig.keys["b"])
+    rig.app.do()
+    assert comparisons.note(difference).subtitle == "a.ply, c.ply"
 
 
 def test_merged_scenes_are_hidden_and_moved_one_by_one(

@@ -133,6 +133,16 @@ class Comparisons(Feature):
         candidates.sort(key=lambda entry: entry.name != slot.entry.name)
         return Pairing(key, candidates[0].key)
 
+    def _seen_pairing(self, user: User) -> Pairing | None:
+        """Return A and B of the active pane, else those chosen last; None: none is seen."""
+        for pairing in (self.pairing(user.layout.active), self.of_user(user).pairing):
+            if pairing is None or not self._is_valid(pairing):
+                continue
+            panes = panes_of(user, pairing)
+            if panes.arrangement is not None or panes.difference is not None:
+                return pairing
+        return None
+
     def _is_valid(self, pairing: Pairing) -> bool:
         slots = self.catalogue.slots
         kinds = [slots[key].entry.kind for key in pairing if key in slots]
@@ -401,21 +411,31 @@ class Comparisons(Feature):
         if len(user.layout) < 2:
             return PaneNote()
         badge = self._badge(viewport)
+        subtitle = self._subtitle(viewport)
         entry = viewport.entry
         if entry is None or not (about(entry.kind).compared or pairing_in(viewport)):
             return PaneNote(badge)
         tied = self.ties.tied(user)
         if viewport not in tied or len(tied) < 2:
             tip = "Moves by itself. Click: tied to the active pane again"
-            return PaneNote(badge, False, tip)
+            return PaneNote(badge, False, tip, subtitle=subtitle)
         if self._has_own_frame(viewport, tied):
             tip = (
                 "Up or scale differ from the other scene's, so each moves in its own "
                 "frame. Click: this one by itself"
             )
-            return PaneNote(badge, True, tip, "own frame")
+            return PaneNote(badge, True, tip, "own frame", subtitle)
         tip = "Camera, step and look move together. Click: this one by itself"
-        return PaneNote(badge, True, tip)
+        return PaneNote(badge, True, tip, subtitle=subtitle)
+
+    def _subtitle(self, viewport: Viewport) -> str:
+        """Return the names of two in one picture, where A and B are others; else ""."""
+        pairing = pairing_in(viewport)
+        if pairing is None or pairing == self._seen_pairing(viewport.user):
+            return ""
+        slots = self.catalogue.slots
+        entries = [slots[key].entry for key in pairing if key in slots]
+        return ", ".join(distinct_names(entries))
 
     def _has_own_frame(self, viewport: Viewport, tied: Sequence[Viewport]) -> bool:
         """Return whether a viewport moves in another frame than one it is tied to."""
@@ -430,15 +450,8 @@ class Comparisons(Feature):
 
     def _badge(self, viewport: Viewport) -> str:
         """Return "A" or "B" for a pane that shows one of two that are compared."""
-        pairing = self.of_user(viewport.user).pairing
-        if (
-            pairing is None
-            or viewport.key not in pairing
-            or not self._is_valid(pairing)
-        ):
-            return ""
-        panes = panes_of(viewport.user, pairing)
-        if panes.arrangement is None and panes.difference is None:
+        pairing = self._seen_pairing(viewport.user)
+        if pairing is None or viewport.key not in pairing:
             return ""
         return _BADGES[pairing.index(viewport.key)]
 
@@ -485,10 +498,11 @@ class Comparisons(Feature):
     def _measure(self, user: User) -> None:
         """Compare A and B beside each other, while the panel shows their PSNR."""
         meter = self._meters.get(user)
-        pairing = self.of_user(user).pairing
+        pairing = None
         leader = None
-        is_psnr_shown = user.has_panel and user.interface.state.tab == "compare"
-        if is_psnr_shown and pairing is not None and self._is_valid(pairing):
+        if user.has_panel and user.interface.state.tab == "compare":
+            pairing = self._seen_pairing(user)
+        if pairing is not None:
             panes = panes_of(user, pairing)
             if (
                 panes.arrangement == "beside"

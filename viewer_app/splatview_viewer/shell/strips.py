@@ -77,9 +77,8 @@ def _draw_strip(viewport: Viewport, info: Info, user: User, scale: float) -> Non
     _take_clicks(viewport, (name, group), right, user)
     middle = strip.y + strip.height / 2
     x = _draw_sign(viewport, note, middle, scale)
-    title_left = _draw_title(
-        info.title or name, info.subtitle or group, (x, right), middle
-    )
+    subtitle = note.subtitle or info.subtitle or group
+    title_left = _draw_title(info.title or name, subtitle, (x, right), middle)
     phrases = _phrases(viewport, info, note, user)
     _draw_phrases(phrases, title_left, right - 8 * scale, middle)
     if is_active and (len(layout.visible_viewports) > 1 or note.tied is not None):

@@ -23,6 +23,8 @@ class PaneNote:
     """Explains the chain."""
     label: str = ""
     """A fact of the pane that the addition knows."""
+    subtitle: str = ""
+    """Of what the pane is, in place of the view's own words; "": those are right."""
 
 
 class Feature:
