@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from imgui_bundle import imgui
 from support import widgets
 from support.viewer import Viewer
 
@@ -19,6 +18,7 @@ from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.shell.time_area import chosen_lane
+from splatview_viewer.ui import controls
 from splatview_viewer.ui.tracks import Track
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
@@ -235,7 +235,11 @@ def test_lane_tells_where_the_scene_was_not_shown(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tips: list[str] = []
-    monkeypatch.setattr(imgui, "set_tooltip", tips.append)
+
+    def keep_text(text: str, _x: float) -> None:
+        tips.append(text)
+
+    monkeypatch.setattr(controls, "tell", keep_text)
     record(viewer, 0, 1, 2, 3)
     wait_for_count(viewer, 103)
     splatview.publish(torch.zeros(8, 8, 3), "render")

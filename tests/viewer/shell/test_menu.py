@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from splatview_viewer.core.view import Info
 from splatview_viewer.shell import top_bar
 from splatview_viewer.shell.menu import RULE, MenuRow, draw_menu, open_menu
 from splatview_viewer.shell.user import User
-from splatview_viewer.ui import controls
+from splatview_viewer.ui import controls, theme
 from splatview_viewer.ui.boards import board
 
 
@@ -71,6 +72,15 @@ def is_open(viewer: Viewer) -> bool:
     viewer.user.mark()
     viewer.do()
     return "First" in widgets.drawn
+
+
+def test_menu_of_a_phone_names_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = MenuRow("Save", list, keys="Ctrl S")
+    assert row.side_text == "Ctrl S"
+    monkeypatch.setattr(theme, "_touch", True)
+    assert not row.side_text
+    assert replace(row, fact="lately").side_text == "lately"
+    assert replace(row, reason="nothing is shown").side_text == "nothing is shown"
 
 
 def test_menu_row_runs_once_and_closes_the_menu(

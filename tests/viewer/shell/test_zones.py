@@ -16,6 +16,7 @@ from splatview_viewer.shell.zones import (
     TOP_HEIGHT,
     Wishes,
     Zones,
+    is_phone,
     place,
 )
 
@@ -111,6 +112,21 @@ def test_phone_has_a_sheet_that_can_be_lowered_and_never_leaves() -> None:
         # It is dragged by its tabs as well.
         assert head_of(half).contains(half.tabs.x + 1, half.tabs.y + 1)
         assert half.time.y + half.time.height == half.panel.y
+
+
+def test_phone_held_sideways_lists_streams_and_begins_with_its_panel_closed() -> None:
+    zones = place((844, 390), 1.0, Wishes())
+    assert zones.streams.height >= 2 * 28
+    assert zones.sections.height >= 100
+    assert is_phone((390, 844), 1.0)
+    assert is_phone((1688, 780), 2.0)
+    assert not is_phone((900, 520), 1.0)
+    assert not is_phone((1600, 1000), 1.0)
+
+
+def test_pictures_lie_below_the_strips() -> None:
+    zones = place((1600, 1000), 1.0, Wishes())
+    assert zones.pictures(1.0) == Rect(340, 74, 1260, 838)
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,21 @@ class CommandButton(NamedTuple):
 
     icon: str
     hint: str
+    keys: str
     missing: str
     """Why it cannot be pressed where there is no such command."""
 
 
 BUTTONS = {
-    "panel.toggle": CommandButton("panel", "Show or hide the panel (H)", ""),
+    "panel.toggle": CommandButton("panel", "Show or hide the panel", "H", ""),
     "camera.frame": CommandButton(
-        "fit", "See the whole scene (F)", "only scenes have a camera"
+        "fit", "See the whole scene", "F", "only scenes have a camera"
     ),
-    "picture.save": CommandButton("camera", "Save the picture (Ctrl S)", ""),
-    "screen.full": CommandButton("full_screen", "Full screen", "not possible here"),
-    "edit.undo": CommandButton("undo", "Undo (Ctrl Z)", "nothing to undo"),
-    "edit.redo": CommandButton("redo", "Redo (Ctrl Shift Z)", "nothing to redo"),
-    "run.step": CommandButton("step", "Let the run take one step", ""),
+    "picture.save": CommandButton("camera", "Save the picture", "Ctrl S", ""),
+    "screen.full": CommandButton("full_screen", "Full screen", "", "not possible here"),
+    "edit.undo": CommandButton("undo", "Undo", "Ctrl Z", "nothing to undo"),
+    "edit.redo": CommandButton("redo", "Redo", "Ctrl Shift Z", "nothing to redo"),
+    "run.step": CommandButton("step", "Let the run take one step", "", ""),
 }
 
 

@@ -344,12 +344,14 @@ class Footer:
         for path in self._recent:
             if self._typed.lower() in path.name.lower():
                 run = partial(user.do, self._open, user, path)
-                rows.append(MenuRow(printable(path.name), run, "training", "lately"))
+                rows.append(
+                    MenuRow(printable(path.name), run, "training", fact="lately")
+                )
         has_parent = self._may_open(self._folder.parent)
         if has_parent and self._folder.parent != self._folder and not self._typed:
             run = partial(user.do, self._list, user, self._folder.parent)
             text = printable(str(self._folder.parent))
-            rows.append(MenuRow("Folder above", run, "right", text))
+            rows.append(MenuRow("Folder above", run, "right", fact=text))
         for file in self._listed_files:
             if part not in file.path.name.lower():
                 continue
@@ -361,7 +363,7 @@ class Footer:
             else:
                 run = partial(user.do, self._open, user, file.path)
                 icon = "file"
-            rows.append(MenuRow(printable(file.path.name), run, icon, file.text))
+            rows.append(MenuRow(printable(file.path.name), run, icon, fact=file.text))
         return rows
 
     def _open_typed(self, user: User, rows: Sequence[MenuRow]) -> None:

@@ -93,6 +93,8 @@ class ImguiInput:
         """Parts of the popup that is open which a finger scrolls."""
         self.grips: Sequence[Rect] = ()
         """Parts of the interface that a finger drags in every direction."""
+        self.hides_tips = False
+        """True from a key or a press on, until the pointer moves."""
         self.clipboard = ""
         """The text of imgui's clipboard that the user's own has as well."""
 
@@ -125,6 +127,22 @@ class ImguiInput:
         self._picture = picture
         self._covered = covered
         self._surface.use()
+        had_tips = not self.hides_tips
+        self._hide_tips(event)
+        is_ours, changes = self._take(event, clipboard)
+        return is_ours, changes or (had_tips and self.hides_tips)
+
+    def _hide_tips(self, event: Event) -> None:
+        """End tips at a key or a press, until the pointer moves."""
+        if isinstance(event, ev.PointerMove):
+            self.hides_tips = False
+        elif isinstance(event, ev.PointerPress) or (
+            isinstance(event, ev.Key) and event.pressed
+        ):
+            self.hides_tips = True
+
+    def _take(self, event: Event, clipboard: Callable[[], str]) -> tuple[bool, bool]:
+        """Give imgui an event; return as `handle`."""
         if isinstance(event, (ev.Key, ev.Text)):
             is_typing = imgui.get_io().want_text_input
             if not is_typing and self._early.hold(event):

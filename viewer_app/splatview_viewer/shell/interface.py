@@ -198,7 +198,8 @@ class Interface:
         scale = user.screen.state.scale
         self._zone("strips", draw_strips, user, info, scale)
         self._zone("readout", draw_readout, info, user.layout.active.rect, scale)
-        changed = self._zone("time area", draw_time_area, user, zones.time, scale)
+        with controls.tips_in(zones.pictures(scale)):
+            changed = self._zone("time area", draw_time_area, user, zones.time, scale)
         if zones.form == "phone":
             changed |= self._zone(
                 "panel", draw_sheet, user, section_list, info, visit, self._draw_part
@@ -208,7 +209,8 @@ class Interface:
         if visit is not None:
             changed |= self._zone("top bar", draw_bar, visit, zones.top, scale)
         else:
-            self._zone("top bar", top_bar.draw, user, info, zones.top, scale)
+            with controls.tips_in(zones.pictures(scale)):
+                self._zone("top bar", top_bar.draw, user, info, zones.top, scale)
         return changed
 
     def _draw_above_zones(self, user: User) -> None:

@@ -57,11 +57,22 @@ class MenuRow:
     icon: str = ""
     """One of `ui.icons`."""
     keys: str = ""
-    """Its shortcut, at the right: "Ctrl Enter"."""
+    """Its shortcut, at the right: "Ctrl Enter". A phone has none."""
     reason: str | None = None
     """Why it cannot be done now, at the right of the row; None: it can."""
     tip: str = ""
     """Explains it on a card beside the menu."""
+    fact: str = ""
+    """A fact in the place of its shortcut."""
+
+    @property
+    def side_text(self) -> str:
+        """What stands at the right of the row."""
+        if self.reason or self.fact:
+            return self.reason or self.fact
+        if theme.is_touch():
+            return ""
+        return self.keys
 
 
 RULE = None
@@ -172,9 +183,8 @@ def _menu_width(rows: Sequence[MenuRow | None]) -> float:
             continue
         width = lettering.measure(row.title).x
         with theme.font_size(theme.SMALL_SIZE):
-            side_text = row.reason or row.keys
-            if side_text:
-                width += lettering.measure(side_text).x + _KEYS_GAP * theme.scale()
+            if row.side_text:
+                width += lettering.measure(row.side_text).x + _KEYS_GAP * theme.scale()
         widest = max(widest, width)
     points = widest / theme.scale() + 2 * (_ROW_PAD + _PAD) + _ICON_WIDTH + _GAP
     return min(max(points, _LEAST_WIDTH), _MOST_WIDTH)
@@ -220,8 +230,7 @@ def _draw_row(row: MenuRow, width: float) -> bool:
         draw_chosen(item, ring=bool(is_focused))
         ink = theme.ON_CHOSEN
         ink_dim = theme.ON_CHOSEN
-    side_text = row.reason or row.keys
-    right = draw_words(item, side_text, ink_dim)
+    right = draw_words(item, row.side_text, ink_dim)
     x = draw_icon(item, row.icon, ink_dim)
     write(row.title, x, item.middle[1], ink, right - x)
     if row.tip and (is_focused or imgui.is_item_hovered(_TIP_FLAGS)):

@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.imgui_input import ImguiInput
-from splatview_viewer.ui import focus, lettering, plots, theme
+from splatview_viewer.ui import controls, focus, lettering, plots, theme
 from splatview_viewer.ui.boards import keep_boards
 from splatview_viewer.ui.recovery import end_frame, prepare, recovering
 
@@ -134,6 +134,7 @@ class Surface:
         self.scale = scale
         theme.use(self.light)
         theme.use_touch(self.touch)
+        controls.allow_tips(not self.input.hides_tips)
         theme.use_scale(scale)
         if self._styled != (scale, self.light, self.touch):
             self._styled = scale, self.light, self.touch

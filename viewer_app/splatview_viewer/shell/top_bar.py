@@ -381,6 +381,8 @@ class _Bar:
         elif name not in names_of_view(user):
             reason = button.missing
         hint = button.hint
+        if button.keys:
+            hint = f"{hint} ({button.keys})"
         is_on = name == "panel.toggle" and user.has_panel
         if name == "screen.full" and user.screen.desktop.is_full:
             is_on = True
@@ -417,7 +419,7 @@ class _Bar:
                 icon = "check"
             choose = partial(user.do, user.choose, key)
             text = group_words(user, group, state_of(group))
-            rows.append(MenuRow(group.title, choose, icon, text))
+            rows.append(MenuRow(group.title, choose, icon, fact=text))
         if not rows:
             reason = "none was seen yet"
             rows.append(MenuRow("No run", _do_nothing, reason=reason))
@@ -494,7 +496,8 @@ class _Bar:
                 if command is not None:
                     reason = command.reason(user)
                 run = partial(user.do, run_command, user, name)
-                rows.append(MenuRow(button.hint, run, button.icon, reason=reason))
+                row = MenuRow(button.hint, run, button.icon, button.keys, reason)
+                rows.append(row)
         draw_menu(_PHONE_MENU, rows, corner)
 
     # -- drawing -----------------------------------------------------------------------

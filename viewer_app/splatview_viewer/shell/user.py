@@ -9,7 +9,7 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import takes_pictures
 from splatview_viewer.core.settings import State
-from splatview_viewer.shell import keyboard
+from splatview_viewer.shell import keyboard, zones
 from splatview_viewer.shell.commands import PALETTE
 from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.slot import Slot
 
-SMALL = 500
-"""Points of width below which the panel is closed at first: a phone."""
 _MOST_SETTLE = 12
 _STATES_PERIOD = 1.0
 """Seconds between two looks at the states of the runs."""
@@ -114,7 +112,7 @@ class User(UserActions):
         interface = Interface(screen.scale)
         interface.state.recall(self.catalogue.memo)
         interface.state.bare = not has_panel
-        is_small = screen.size[0] < SMALL * screen.scale
+        is_small = zones.is_phone(screen.size, screen.scale)
         interface.state.panel_open = has_panel and not is_small
         return interface
 

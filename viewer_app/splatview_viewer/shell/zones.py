@@ -36,12 +36,16 @@ NARROW = 900.0
 PHONE = 600.0
 """Points of width below which, on a screen that is higher than wide, the rules of a
 phone hold."""
+_PHONE_WIDTH = 500.0
+"""Points of a phone's shorter side at most."""
 _SHORT = 560.0
 """Points of height below which there is room for one curve."""
 _MIN_STREAMS = 56.0
 """Points that the list of streams has at least, if it is seen."""
 _MIN_SECTIONS = 160.0
 """Points that the area of sections has at least, as far as the screen has them."""
+_MIN_SHORT_SECTIONS = 100.0
+"""The same on a short screen, for the list of streams to have two rows."""
 _PHONE_TOP = 48.0
 _MIN_PHONE_PANES = 132.0
 """Points of a phone's picture from which it has a time strip."""
@@ -81,6 +85,19 @@ class Zones:
     panes: Rect
     """Strips and pictures."""
     time: Rect
+
+    def pictures(self, scale: float) -> Rect:
+        """Return the place of the panes without the strips above the upper ones."""
+        strip = min(round(STRIP_HEIGHT * scale), self.panes.height)
+        panes = self.panes
+        return Rect(panes.x, panes.y + strip, panes.width, panes.height - strip)
+
+
+def is_phone(size: tuple[int, int], scale: float) -> bool:
+    """Return whether a screen is a phone's, held upright or sideways."""
+    width, height = size
+    is_sideways = width < NARROW * scale and height < _PHONE_WIDTH * scale
+    return width < _PHONE_WIDTH * scale or is_sideways
 
 
 _EDGE = 6.0
@@ -158,10 +175,12 @@ def _place_panel(panel: Rect, scale: float) -> tuple[Rect, Rect, Rect, Rect, Rec
     footer = _pixels(FOOTER_HEIGHT, scale, panel.height // 5)
     tabs = _pixels(TABS_HEIGHT, scale, panel.height // 5)
     left = panel.height - footer - tabs
-    free_height = max(left - round(_MIN_SECTIONS * scale), 0)
+    min_sections = _MIN_SECTIONS
     sparks = round(SPARKS_HEIGHT * scale)
     if panel.height < _SHORT * scale:
         sparks //= 2
+        min_sections = _MIN_SHORT_SECTIONS
+    free_height = max(left - round(min_sections * scale), 0)
     # On a low screen the curves make room for the sections first, then the list.
     least_streams = round(_MIN_STREAMS * scale)
     if free_height < sparks + least_streams:

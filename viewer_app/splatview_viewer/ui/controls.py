@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.ui import icons, lettering, theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
 BADGE_SIDE = 18.0
 """Points of a badge's sides."""
@@ -31,23 +33,40 @@ UNDERLINE = 2.0
 
 # -- tips ------------------------------------------------------------------------------
 
-_tip_x: float | None = None
-"""The pixel where tips begin; None: below their control."""
+_tip_rect: Rect | None = None
+"""Where tips lie; None: below their control."""
+_allows_tips = True
 
 
 @contextmanager
-def tips_beside(x: float) -> Iterator[None]:
-    """Put the tips of what is drawn inside at a pixel x, at the height of their control.
+def tips_in(rect: Rect) -> Iterator[None]:
+    """Put the tips of what is drawn inside into a rectangle, next to their control.
 
-    So a tip never covers the control that it explains.
+    So a tip covers neither the control that it explains nor those around it.
     """
-    global _tip_x
-    previous = _tip_x
-    _tip_x = x
+    global _tip_rect
+    previous = _tip_rect
+    _tip_rect = rect
     try:
         yield
     finally:
-        _tip_x = previous
+        _tip_rect = previous
+
+
+def tips_beside(x: float) -> AbstractContextManager[None]:
+    """Put the tips of what is drawn inside right of x, at the height of their control."""
+    screen = imgui.get_io().display_size
+    left = round(x)
+    return tips_in(Rect(left, 0, round(screen.x) - left, round(screen.y)))
+
+
+def allow_tips(allowed: bool) -> None:
+    """Show tips from now on, or none.
+
+    Every screen has its own pointer, so this is called before each frame.
+    """
+    global _allows_tips
+    _allows_tips = allowed
 
 
 def tip(text: str) -> None:
@@ -57,18 +76,26 @@ def tip(text: str) -> None:
     """
     if not text or not imgui.is_item_hovered(_TIP_FLAGS):
         return
+    if not _allows_tips or imgui.is_any_mouse_down():
+        return
+    tell(text, imgui.get_item_rect_min().x)
+
+
+def tell(text: str, x: float) -> None:
+    """Tell of the last item, at once: of a pixel x of it.
+
+    Nothing is told while a popup is open.
+    """
     if imgui.is_popup_open("", imgui.PopupFlags_.any_popup):
         return
-    if imgui.is_any_mouse_down():
-        return
-    imgui.set_next_window_pos(_tip_corner(text))
+    imgui.set_next_window_pos(_tip_corner(text, x))
     if imgui.begin_tooltip():
         lettering.show(text, _TIP_WIDTH * theme.scale())
         imgui.end_tooltip()
 
 
-def _tip_corner(text: str) -> ImVec2:
-    """Return the pixel of the corner of the last item's tip, all of it on the screen."""
+def _tip_corner(text: str, x: float) -> ImVec2:
+    """Return the pixel of the corner of a tip at x, all of it on the screen."""
     low = imgui.get_item_rect_min()
     high = imgui.get_item_rect_max()
     gap = _TIP_GAP * theme.scale()
@@ -77,13 +104,16 @@ def _tip_corner(text: str) -> ImVec2:
     width = extent.x + 2 * pad.x
     height = extent.y + 2 * pad.y
     screen = imgui.get_io().display_size
-    beside = None if _tip_x is None else _tip_x + gap
-    if beside is not None and beside + width <= screen.x:
-        return ImVec2(beside, max(min(low.y, screen.y - height), 0))
+    rect = _tip_rect
+    if rect is not None and gap + width <= rect.width:
+        right = rect.x + rect.width - width
+        bottom = rect.y + rect.height - height
+        place_x = max(min(x, right), rect.x + gap)
+        return ImVec2(place_x, max(min(low.y, bottom), rect.y))
     y = high.y + gap
     if y + height > screen.y:
         y = low.y - gap - height
-    return ImVec2(max(min(low.x, screen.x - width), 0), max(y, 0))
+    return ImVec2(max(min(x, screen.x - width), 0), max(y, 0))
 
 
 _TIP_FLAGS = (

@@ -178,6 +178,11 @@ def use_touch(touch: bool) -> None:
         globals()[name] = sizes[touch]
 
 
+def is_touch() -> bool:
+    """Return whether all is large enough for fingers."""
+    return _touch
+
+
 def is_light() -> bool:
     """Return whether the theme in use is the light one."""
     return bool(_light)

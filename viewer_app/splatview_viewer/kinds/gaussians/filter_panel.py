@@ -346,11 +346,12 @@ def _draw_tooltip(quantity: Quantity, statistics: Statistics, axis: _BinAxis) ->
     high = position + half_bar
     bins = slice(max(int(low), 0), max(int(high), int(low) + 1))
     counts, _ = statistics.counts[quantity.name]
-    imgui.set_tooltip(
+    text = (
         f"{counts[bins].sum():,} from {quantity.edge(low):.3g} to "
         f"{quantity.edge(high):.3g}\nDrag to choose a range. Right click: all\n"
         "Heights are square roots"
     )
+    controls.tell(text, ui.pointer().x)
 
 
 def _draw_limits(

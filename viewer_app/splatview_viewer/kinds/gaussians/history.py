@@ -10,6 +10,7 @@ from imgui_bundle import imgui
 from splatview_viewer.core.lane import LaneButton
 from splatview_viewer.core.quantities import round_up
 from splatview_viewer.scene_view.tool import Tool
+from splatview_viewer.ui import controls
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.tracks import Track
 
@@ -238,13 +239,15 @@ class TrainingLane:
         gap = self._gap_at(player, share)
         if is_hovered and gap is not None:
             start, end = gap
-            imgui.set_tooltip(
+            text = (
                 f"Steps {start:,} to {end:,} are not recorded: the scene was not shown\n"
                 "Recorded in any case: splatview serve --record FOLDER"
             )
+            controls.tell(text, ui.pointer().x)
         elif is_hovered and index is not None:
             snapshot = player.recording.snapshots[index]
-            imgui.set_tooltip(f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians")
+            text = f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians"
+            controls.tell(text, ui.pointer().x)
 
     def _gap_at(self, player: Player, share: float) -> tuple[int, int] | None:
         """Return the steps of the gap at a place; None: there is none."""
