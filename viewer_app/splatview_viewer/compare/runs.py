@@ -193,6 +193,10 @@ class RunsInPlots:
         user = viewport.user
         if user.interface.state.tab != "compare":
             return []
+        is_snapshot = viewport.entry is not None and viewport.entry.kind == "snapshot"
+        if is_snapshot and len(user.layout) == 1:
+            # Neither a run nor a plot is seen.
+            return []
         rows = self.rows(viewport)
         if not rows:
             return []
