@@ -22,6 +22,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "generated_examples",
     "generated_pages",
 ]
 exclude_patterns = ["extensions"]

@@ -25,19 +25,13 @@ y, x = torch.meshgrid(
 )
 radius = torch.hypot(x, y)
 angle = torch.atan2(y, x)
-rings = torch.stack(
-    [
-        0.5 + 0.5 * torch.sin(9 * radius + k + angle * torch.tensor(3.0))
-        for k in (0, 2, 4)
-    ],
-    -1,
-)
+phase = (9 * radius + 3 * angle)[..., None] + torch.tensor([0.0, 2.0, 4.0])
+rings = 0.5 + 0.5 * torch.sin(phase)
 target = (rings * (radius < 0.95)[..., None]).to(device)  # (120, 160, 3)
 K = torch.tensor([[150.0, 0, 80], [0, 150.0, 60], [0, 0, 1]], device=device)
 viewmat = torch.eye(4, device=device)
-viewmat[2, 3] = (
-    2.5  # the camera stands 2.5 in front of the world's origin and looks at it
-)
+# The camera stands 2.5 in front of the world's origin and looks at it.
+viewmat[2, 3] = 2.5
 view = DatasetView(viewmat, K, 160, 120)
 
 n = 1500

@@ -1,9 +1,8 @@
-"""Show what a model of Hugging Face's Trainer has learned, at every step.
+"""Show what a model learns with Hugging Face's Trainer: one callback.
 
-Its method `look` returns it; the viewer's pause button works.
-
-Run `splatview serve` in another terminal, before or after this. Needs `pip install
-transformers accelerate`.
+Run `splatview serve` in another terminal, before or after this. At every step the
+callback publishes what the model's method `look` returns; the viewer's pause button
+works. Needs `pip install transformers accelerate`.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -19,10 +18,7 @@ from splatview.integrations.transformers import SplatviewCallback
 
 
 class Painter(nn.Module):
-    """A small network that learns a picture.
-
-    From a position, (N, 2) in -1..1, its colour, (N, 3).
-    """
+    """A small network: from positions (N, 2) in -1..1 to colours (N, 3)."""
 
     def __init__(self):
         super().__init__()

@@ -1,8 +1,7 @@
 """Show an image that changes while it is computed.
 
-Two substances react and spread (Gray-Scott).
-
-Run `splatview serve` in another terminal, before or after this.
+Run `splatview serve` in another terminal, before or after this. The image is of two
+substances that react and spread (Gray-Scott).
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""Show what a module of PyTorch Lightning has learned, at every step.
+"""Show what a module learns with PyTorch Lightning: one callback.
 
-Its method `look` returns it; the viewer's pause button works.
-
-Run `splatview serve` in another terminal, before or after this. Needs `pip install
-lightning`.
+Run `splatview serve` in another terminal, before or after this. At every step the
+callback publishes what the module's method `look` returns; the viewer's pause button
+works. Needs `pip install lightning`.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
@@ -19,10 +18,7 @@ from splatview.integrations.lightning import SplatviewCallback
 
 
 class Painter(lightning.LightningModule):
-    """A small network that learns a picture.
-
-    From a position, (N, 2) in -1..1, its colour, (N, 3).
-    """
+    """A small network: from positions (N, 2) in -1..1 to colours (N, 3)."""
 
     def __init__(self):
         super().__init__()
@@ -61,9 +57,8 @@ if __name__ == "__main__":
     xy = torch.rand(20_000, 2) * 2 - 1
     radius = xy.norm(dim=1)
     angle = torch.atan2(xy[:, 1], xy[:, 0])
-    rings = torch.stack(
-        [0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1
-    )
+    phase = 9 * radius + 3 * angle
+    rings = 0.5 + 0.5 * torch.sin(phase[:, None] + torch.tensor([0.0, 2.0, 4.0]))
     loader = DataLoader(TensorDataset(xy, rings), batch_size=2000, shuffle=True)
     trainer = lightning.Trainer(
         max_steps=steps,

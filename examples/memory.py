@@ -1,10 +1,11 @@
 """Show the memory of a training, live.
 
-A small network learns a picture, and shows what it has learned now and then.
-
 Run `splatview serve` in another terminal. Under the list its panel shows the memory
 that the training takes; a click on it shows more, and "Take a full snapshot" every
 allocation with its stack. Without a GPU it is the host's memory.
+
+A small network learns a picture. Its batches change their size, so that the memory
+does.
 """
 
 import argparse
@@ -21,14 +22,12 @@ steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 side = 192
-axis = torch.linspace(-1, 1, side)
-y, x = torch.meshgrid(axis, axis, indexing="ij")
-r = (x * x + y * y).sqrt()
-a = torch.atan2(y, x)
-red = 0.5 + 0.5 * torch.cos(9 * r + 3 * a)
-green = 0.5 + 0.5 * torch.cos(5 * a)
-target = torch.stack([red, green, 1 - r / 2], -1).to(device)
-positions = torch.stack([x, y], -1).reshape(-1, 2).to(device)
+axis = torch.linspace(-1, 1, side, device=device)
+positions = torch.cartesian_prod(axis, axis)  # y, x
+radius = positions.norm(dim=1, keepdim=True)
+angle = torch.atan2(positions[:, :1], positions[:, 1:])
+shift = torch.tensor([0.0, 2.0, 4.0], device=device)
+target = 0.5 + 0.5 * torch.sin(9 * radius + 3 * angle + shift)  # (N, 3)
 waves = 6 * torch.randn(2, 64, device=device)
 
 
@@ -47,13 +46,13 @@ for step in range(steps):
     splatview.publish_memory(step=step)
     count = 1000 if step % 20 < 10 else 8000
     sample = torch.randint(len(positions), (count,), device=device)
-    error = net(features(positions[sample])) - target.reshape(-1, 3)[sample]
+    error = net(features(positions[sample])) - target[sample]
     loss = error.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     if step % 20 == 0:
-        # The whole picture at once: the peak.
+        # All pixels at once take the most memory: the peak of the plot.
         with torch.no_grad():
             learned = net(features(positions)).reshape(side, side, 3).clamp(0, 1)
         splatview.publish(learned, "learned", meta={"step": step, "loss": loss})

@@ -1,10 +1,8 @@
-"""Show the course of a training as live plots, with a pause button.
+"""Plot the loss of a training live, and pause the training from the viewer.
 
-A small network learns a picture.
-
-Run `splatview serve` in another terminal. The panel shows the loss beside what is
-learned; a click on it shows all that is logged. "Pause the run" stops the loop in
-`wait_while_paused`, "Step" lets it take one step.
+Run `splatview serve` in another terminal. The panel shows the loss beside the picture
+that a small network learns; a click on it shows all that is logged. "Pause the run"
+stops the loop in `wait_while_paused`, "Step" lets it take one step.
 """
 
 import argparse
@@ -21,14 +19,12 @@ steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)
 side = 128
-axis = torch.linspace(-1, 1, side)
-y, x = torch.meshgrid(axis, axis, indexing="ij")
-r = (x * x + y * y).sqrt()
-a = torch.atan2(y, x)
-red = 0.5 + 0.5 * torch.cos(9 * r + 3 * a)
-green = 0.5 + 0.5 * torch.cos(5 * a)
-target = torch.stack([red, green, 1 - r / 2], -1).to(device)
-positions = torch.stack([x, y], -1).reshape(-1, 2).to(device)
+axis = torch.linspace(-1, 1, side, device=device)
+positions = torch.cartesian_prod(axis, axis)  # y, x
+radius = positions.norm(dim=1, keepdim=True)
+angle = torch.atan2(positions[:, :1], positions[:, 1:])
+shift = torch.tensor([0.0, 2.0, 4.0], device=device)
+target = 0.5 + 0.5 * torch.sin(9 * radius + 3 * angle + shift)  # (N, 3)
 waves = 6 * torch.randn(2, 64, device=device)
 
 
@@ -44,19 +40,21 @@ schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9995)
 for step in range(steps):
     splatview.wait_while_paused()
     sample = torch.randint(len(positions), (2000,), device=device)
-    error = net(features(positions[sample])) - target.reshape(-1, 3)[sample]
+    error = net(features(positions[sample])) - target[sample]
     loss = error.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     schedule.step()
-    # As they are: what lies on the GPU is copied when the GPU comes there, and nothing
-    # waits.
-    size = error.detach().abs()
-    errors = {"error/mean": size.mean(), "error/worst": size.max()}
+    # No `.item()`: it would wait for the GPU, and `log` does not. The two names up to
+    # the "/" share a plot.
+    magnitude = error.detach().abs()
+    errors = {"error/mean": magnitude.mean(), "error/worst": magnitude.max()}
     splatview.log(step, loss=loss, rate=schedule.get_last_lr()[0], **errors)
     if step % 50 == 0:
         with torch.no_grad():
-            learned = net(features(positions)).reshape(side, side, 3).clamp(0, 1)
-        splatview.log(step, psnr=-10 * (learned - target).square().mean().log10())
-        splatview.publish(learned, "learned", meta={"step": step})
+            learned = net(features(positions)).clamp(0, 1)
+        psnr = -10 * (learned - target).square().mean().log10()
+        splatview.log(step, psnr=psnr)
+        image = learned.reshape(side, side, 3)
+        splatview.publish(image, "learned", meta={"step": step})

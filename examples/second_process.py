@@ -14,24 +14,17 @@ import torch
 import splatview
 
 
-def first_process() -> None:
-    """Publish rings that run outwards, 60 times a second.
-
-    As long as the process that started it lives.
-    """
-    y, x = torch.meshgrid(
-        torch.linspace(-3, 3, 360), torch.linspace(-4, 4, 480), indexing="ij"
-    )
-    distance = (x * x + y * y).sqrt()
+def publish_rings() -> None:
+    """Publish rings that run outwards, 60 times a second, while the parent lives."""
+    rows = torch.linspace(-3, 3, 360)
+    columns = torch.linspace(-4, 4, 480)
+    distance = torch.hypot(rows[:, None], columns)
     parent = multiprocessing.parent_process()
     step = 0
     while parent is not None and parent.is_alive():
         rings = 0.5 + 0.5 * torch.sin(8 * distance - 0.1 * step)
-        splatview.publish(
-            torch.stack([rings, 0.7 * rings, rings**4], -1),
-            "rings",
-            meta={"step": step},
-        )
+        image = torch.stack([rings, 0.7 * rings, rings**4], -1)
+        splatview.publish(image, "rings", meta={"step": step})
         time.sleep(1 / 60)
         step += 1
 
@@ -41,19 +34,14 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=10_000, help="pictures to look at")
     steps = parser.parse_args().steps
 
-    first = multiprocessing.get_context("spawn").Process(
-        target=first_process, daemon=True
-    )
-    first.start()
-    with splatview.frames("rings", run=str(first.pid), timeout=60) as frames:
+    spawn = multiprocessing.get_context("spawn")
+    publisher = spawn.Process(target=publish_rings, daemon=True)
+    publisher.start()
+    with splatview.frames("rings", run=str(publisher.pid), timeout=60) as frames:
         for _, frame in zip(range(steps), frames, strict=False):
-            grey = frame.tensor.mean(
-                -1
-            )  # (360, 480), of a copy that belongs to this process
+            # The tensor is a copy that belongs to this process.
+            grey = frame.tensor.mean(-1)  # (360, 480)
             dy, dx = torch.gradient(grey)
-            splatview.publish(
-                (12 * (dx * dx + dy * dy).sqrt()).clamp(0, 1),
-                "edges",
-                meta={"of": frame.version},
-            )
+            edges = (12 * torch.hypot(dx, dy)).clamp(0, 1)
+            splatview.publish(edges, "edges", meta={"of": frame.version})
     print(f"{frames.skipped} pictures were passed over")

@@ -1,10 +1,9 @@
 """Publish a scene whose Gaussians are spread over several processes.
 
-Each trains and publishes its own part.
-
-Run `splatview serve` in another terminal: it shows one scene. No rank sends its
-Gaussians to another, or waits for the viewer. Run this by itself, or with `torchrun
---nproc-per-node 4 examples/sharded.py`.
+Run `splatview serve` in another terminal: it shows one scene. Each rank trains and
+publishes its own part with `shard=(rank, world)`; none sends its Gaussians to another,
+or waits for the viewer. Run this by itself, or with `torchrun --nproc-per-node 4
+examples/sharded.py`.
 """
 
 import argparse
@@ -22,7 +21,7 @@ def train(rank: int, world: int, steps: int) -> None:
     """Move this rank's points onto a sphere, and paint them."""
     distributed.init_process_group("gloo", rank=rank, world_size=world)
     torch.manual_seed(rank)
-    # Every so many of the points are this rank's.
+    # This rank has every `world`-th point of a Fibonacci sphere.
     i = torch.arange(rank, 3000, world) + 0.5
     z = 1 - i / 1500
     azimuth = math.pi * (1 + math.sqrt(5)) * i
@@ -45,7 +44,7 @@ def train(rank: int, world: int, steps: int) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        # The trainer's own word with the others.
+        # Trainers talk to each other as they always do; splatview needs none of it.
         mean = loss.detach() / world
         distributed.all_reduce(mean)
         splatview.publish(splats, shard=(rank, world), meta={"step": step})
@@ -68,9 +67,10 @@ if __name__ == "__main__":
     if "RANK" in os.environ:
         train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), options.steps)
     else:
-        with socket.create_server(("127.0.0.1", 0)) as free:
+        # As torchrun sets them, with a free port.
+        with socket.create_server(("127.0.0.1", 0)) as server:
             os.environ["MASTER_ADDR"] = "127.0.0.1"
-            os.environ["MASTER_PORT"] = str(free.getsockname()[1])
+            os.environ["MASTER_PORT"] = str(server.getsockname()[1])
         context = multiprocessing.get_context("spawn")
         children = []
         for rank in range(1, options.ranks):

@@ -1,9 +1,8 @@
-"""Publish several streams of one run.
+"""Publish several streams of one run: a scene, its picture, and its depth.
 
-A scene of Gaussians that moves, and the picture and the depth that a camera sees of it.
-
-Run `splatview serve` in another terminal; its panel lists the streams. Metadata such as
-`step` is shown beside each.
+Run `splatview serve` in another terminal; its panel lists the streams, and shows
+metadata such as `step` beside each. Depth is an image of integers with a unit: the
+viewer colours it over its range, and tells metres below the pointer.
 """
 
 import argparse
@@ -55,8 +54,11 @@ for step in range(steps):
     rotation = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=device)
     gaussians["means"] = rest_positions @ rotation.T
     drawn = draw(gaussians, camera)
+    # The renderer returns depth weighted by alpha. 0 means that nothing is there.
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
-    nearness = torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1)
+    millimetres = torch.where(drawn.alpha > 0.5, 1000 * depth, 0)
+    depth_image = millimetres.to(torch.int32).to(torch.uint16)
+    unit = {"unit": "m", "scale": 0.001}
     splatview.publish(gaussians, "gaussians", sh_degree=0, meta={"step": step})
     splatview.publish(drawn.image.clamp(0, 1), "image", meta={"step": step})
-    splatview.publish(nearness, "depth", meta={"step": step})
+    splatview.publish(depth_image, "depth", meta={"step": step, **unit})

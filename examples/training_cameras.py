@@ -1,12 +1,10 @@
-"""Show the cameras of a training over its scene.
+"""Show the cameras and photographs of a training over its scene.
 
-Click one to look through it, at the photograph and what is rendered.
+Run `splatview serve` in another terminal, before or after this. Click a camera to look
+through it, at the photograph and at what is rendered.
 
-Run `splatview serve` in another terminal, before or after this.
-
-A ball of Gaussians is fitted to photographs of a ball: their colours learn, so that the
-PSNR that the viewer shows of each photograph rises. The photographs are computed, ray
-by ray.
+A ball of Gaussians learns the colours of a ball in photographs, so the PSNR that the
+viewer shows of each photograph rises. The photographs are computed, ray by ray.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ WIDTH = 320
 HEIGHT = 240
 
 
-def cameras() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cameras in a ring around the ball.
+def cameras_around_ball() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cameras in a ring.
 
     (N, 4, 4) world to camera in OpenCV axes, and (3, 3) intrinsics.
     """
@@ -52,7 +50,7 @@ def color_of(normals: torch.Tensor) -> torch.Tensor:
 
 
 def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
-    """Return what a camera sees of the ball, on black, (H, W, 3)."""
+    """Return the picture that a camera takes of the ball, on black, (H, W, 3)."""
     rows = torch.arange(HEIGHT) + 0.5
     columns = torch.arange(WIDTH) + 0.5
     y, x = torch.meshgrid(rows, columns, indexing="ij")
@@ -81,7 +79,7 @@ def main(steps: int) -> None:
         "sh0": torch.zeros(len(normals), 1, 3),
         "shN": torch.zeros(len(normals), 0, 3),
     }
-    views, K = cameras()
+    views, K = cameras_around_ball()
     photos = torch.stack([photograph(view, K) for view in views])
     splatview.publish_cameras(views, K, WIDTH, HEIGHT, photos)
     target_sh0 = (color_of(normals) - 0.5) / 0.28209479177387814
@@ -89,7 +87,7 @@ def main(steps: int) -> None:
         camera = step // 20 % COUNT
         splatview.publish_cameras(current=camera)
         position = -views[camera, :3, :3].T @ views[camera, :3, 3]
-        # What lies on this camera's side of the ball.
+        # The Gaussians on this camera's side of the ball.
         is_visible = normals @ position > 1
         error = target_sh0 - splats["sh0"][:, 0]
         visible_error = torch.where(is_visible[:, None], error, 0.0)

@@ -1,6 +1,7 @@
 """Show an image in a window of its own, which follows changes made in place.
 
-Nothing else has to be started.
+Nothing else has to be started: the window is a process of its own, which ends with the
+script.
 """
 
 import argparse
@@ -12,12 +13,7 @@ import torch
 from splatview import Window
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument(
-    "--steps",
-    type=int,
-    default=1_000_000,
-    help="end after this many changes of the image",
-)
+parser.add_argument("--steps", type=int, default=1_000_000, help="changes of the image")
 steps = parser.parse_args().steps
 
 H = 500

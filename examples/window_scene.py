@@ -12,12 +12,7 @@ import torch
 from splatview import Window
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument(
-    "--steps",
-    type=int,
-    default=1_000_000,
-    help="end after this many changes of the scene",
-)
+parser.add_argument("--steps", type=int, default=1_000_000, help="changes of the scene")
 steps = parser.parse_args().steps
 device = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageGrab
-from support.example_runs import ARGUMENTS, MIN_COLORS, STREAMS, color_count
+from support.example_runs import ARGUMENTS, EXAMPLES, MIN_COLORS, STREAMS, color_count
 from support.frames import host_array
-from support.programs import ROOT, Programs
+from support.programs import Programs
 from support.reading import newest, next_frame, stream_of
 from support.wait import wait_until
 
@@ -25,7 +25,7 @@ IN_OTHERS = {
 """Examples with other people's trainers and models, and what those need."""
 WINDOWS = ("window_image", "window_scene")
 """Examples with a window of their own, which need a display."""
-EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.stem not in WINDOWS)
+SCRIPTS = sorted(p for p in EXAMPLES.glob("*.py") if p.stem not in WINDOWS)
 
 
 def stem(path: Path) -> str:
@@ -39,7 +39,7 @@ def skip_without_packages(path: Path) -> None:
         pytest.skip(f"needs {package}")
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=stem)
+@pytest.mark.parametrize("path", SCRIPTS, ids=stem)
 def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
     skip_without_packages(path)
     process = programs.python(
@@ -51,7 +51,7 @@ def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
     assert "Warning" not in err or path.stem in IN_OTHERS
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=stem)
+@pytest.mark.parametrize("path", SCRIPTS, ids=stem)
 def test_viewer_draws_every_stream_of_an_example(
     path: Path, programs: Programs, tmp_path: Path
 ) -> None:
@@ -79,7 +79,7 @@ def test_viewer_draws_every_stream_of_an_example(
 def test_window_of_an_example_shows_its_picture(
     name: str, display: str, programs: Programs
 ) -> None:
-    programs.python(ROOT / "examples" / f"{name}.py", SPLATVIEW_STRICT="1")
+    programs.python(EXAMPLES / f"{name}.py", SPLATVIEW_STRICT="1")
 
     def is_shown() -> bool:
         pixels = np.asarray(ImageGrab.grab(xdisplay=display).convert("RGB"), int)
@@ -88,7 +88,7 @@ def test_window_of_an_example_shows_its_picture(
     wait_until(is_shown)
 
 
-PATCH = ROOT / "examples" / "gsplat_simple_trainer.patch"
+PATCH = EXAMPLES / "gsplat_simple_trainer.patch"
 TRAINER = """
 import json, sys, textwrap
 from types import SimpleNamespace

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import multiprocessing
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +21,11 @@ from support.programs import ROOT
 from support.viewer import Viewer
 from support.wait import turns
 
+EXAMPLES = ROOT / "examples"
 STREAMS = {
     "camera_detector": ["camera"],
     "gaussian_training": ["gaussians", "render"],
+    "grab": ["ball", "turntable"],
     "hf_trainer_callback": ["learned"],
     "image": ["image"],
     "lightning_callback": ["learned"],
@@ -32,6 +36,7 @@ STREAMS = {
     "sharded": ["gaussians", "scalars"],
     "streams": ["gaussians", "image", "depth"],
     "training_cameras": ["ball", "cameras"],
+    "two_runs": ["learned", "scalars"],
 }
 """What each example publishes, the streams that a picture of it shows first."""
 ARGUMENTS = {"sharded": ["--ranks", "2"]}
@@ -71,13 +76,42 @@ def show_streams(viewer: Viewer, names: list[str]) -> Iterator[None]:
             yield
 
 
-def run_until_shown(name: str, viewer: Viewer, patch: pytest.MonkeyPatch) -> None:
-    """Run an example until a viewer has shown all of its streams."""
+def code_of_notebook(path: Path) -> str:
+    """Return the cells of code of a notebook as one script."""
+    cells = json.loads(path.read_text())["cells"]
+    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    return "\n\n".join(sources)
+
+
+def run_example(name: str) -> None:
+    """Run a script or a notebook as a program does; sys.argv has its arguments."""
+    notebook = EXAMPLES / f"{name}.ipynb"
+    if notebook.exists():
+        exec(compile(code_of_notebook(notebook), notebook, "exec"), {})
+    else:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+
+
+def run_until_shown(
+    name: str, viewer: Viewer, patch: pytest.MonkeyPatch, more_turns: int = 0
+) -> None:
+    """Run an example until a viewer has shown all of its streams.
+
+    Args:
+        name: the name of its file, without a suffix.
+        viewer: takes a turn at each of the example's calls that publish.
+        patch: undoes what this changes in the process.
+        more_turns: turns of the viewer after that.
+    """
     showing = show_streams(viewer, STREAMS[name])
+    turns_left = iter(range(more_turns))
 
     def take_turn(publish: Callable[..., Any], *args: Any, **options: Any) -> Any:
         result = publish(*args, **options)
-        if next(showing, AllShown) is AllShown:
+        if next(showing, AllShown) is not AllShown:
+            return result
+        viewer.step()
+        if next(turns_left, AllShown) is AllShown:
             raise AllShown
         return result
 
@@ -91,7 +125,7 @@ def run_until_shown(name: str, viewer: Viewer, patch: pytest.MonkeyPatch) -> Non
     thread_count = torch.get_num_threads()
     try:
         with pytest.raises(AllShown):
-            runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+            run_example(name)
     finally:
         for child in multiprocessing.active_children():
             child.kill()
