@@ -1,0 +1,95 @@
+"""Take the pictures of docs/examples: run each example beside a viewer.
+
+    python tools/example_pictures.py [NAME ...]
+
+They are written into `docs/pictures/examples` as WebP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from page_pictures import MAX_BYTES, QUALITIES
+from PIL import Image
+from pictures import settle
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+TARGET = ROOT / "docs" / "pictures" / "examples"
+SIZE = (1040, 640)
+_MORE_TURNS = 150
+"""Turns of the viewer in which an example goes on before its picture is taken."""
+SHOWN = {
+    "memory": "memory",
+    "scalars": "scalars",
+    "streams": "gaussians",
+    "training_cameras": "ball",
+    "two_runs": "scalars",
+}
+"""Streams that are shown in pictures; of other examples the last of all."""
+
+
+def take(name: str) -> None:
+    """Take the picture of one example in this process."""
+    from support.example_runs import STREAMS, run_until_shown
+    from support.viewer import Viewer
+
+    import splatview
+    from splatview_ipc.control.registry import Announcement
+    from splatview_viewer.app.loop import AppOptions
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+    stream = SHOWN.get(name, STREAMS[name][-1])
+    STREAMS[name].sort(key=stream.__eq__)
+    with (
+        closing(Viewer(OffscreenScreen(*SIZE), AppOptions())) as viewer,
+        # The notebook finds a viewer, and starts none.
+        Announcement("http://127.0.0.1:7007/", host="127.0.0.1", port=7007),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        run_until_shown(name, viewer, patch, _MORE_TURNS)
+        settle(viewer)
+        write(Image.fromarray(viewer.screen.pixels()[..., :3].copy()), name)
+        splatview.close()
+
+
+def write(picture: Image.Image, name: str) -> None:
+    """Write a picture with the first quality by which it is small enough."""
+    TARGET.mkdir(parents=True, exist_ok=True)
+    file = TARGET / f"{name}.webp"
+    for quality in QUALITIES:
+        picture.save(file, quality=quality, method=6)
+        if file.stat().st_size <= MAX_BYTES:
+            break
+    print(f"{file}: {file.stat().st_size / 1000:.0f} kB", flush=True)
+
+
+def main() -> None:
+    """Take the pictures of some examples, each in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="default: all without other packages")
+    names = parser.parse_args().names
+    if len(names) == 1:
+        take(names[0])
+        return
+    sys.path.insert(0, str(ROOT / "tests"))
+    from support.example_runs import STREAMS
+
+    for name in names or STREAMS:
+        with tempfile.TemporaryDirectory(prefix="splatview-examples-") as folder:
+            # No other runs of this user are in the list.
+            variables = {"SPLATVIEW_RUNTIME_DIR": folder, "XDG_CONFIG_HOME": folder}
+            environment = {**os.environ, **variables}
+            subprocess.run([sys.executable, __file__, name], env=environment)
+
+
+if __name__ == "__main__":
+    main()
