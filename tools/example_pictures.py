@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from page_pictures import MAX_BYTES, QUALITIES
-from PIL import Image
 from pictures import settle
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
