@@ -30,7 +30,7 @@ from splatview_ipc.system.files import (
 )
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.camera_paths import make_writer
+from splatview_viewer.formats.films import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.recording.packed import pack, write_packed

@@ -21,12 +21,8 @@ from support.wait import PATIENCE, wait_until
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.formats.camera_paths import (
-    Film,
-    PngFolder,
-    make_writer,
-    write_path,
-)
+from splatview_viewer.formats.camera_paths import Film, write_path
+from splatview_viewer.formats.films import PngFolder, make_writer
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.render.gl.renderer import GlRenderer

@@ -12,13 +12,8 @@ from splatview_viewer.app.still import DEFAULT_SIZE, Still, StillOptions
 from splatview_viewer.app.stills import Named, draw_named
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import MIN_SIZE, Rect, parse_size
-from splatview_viewer.formats.camera_paths import (
-    Film,
-    check_film,
-    check_length,
-    make_writer,
-    read_path,
-)
+from splatview_viewer.formats.camera_paths import Film, check_length, read_path
+from splatview_viewer.formats.films import check_film, make_writer
 from splatview_viewer.geometry.path import turntable
 from splatview_viewer.kinds import about
 from splatview_viewer.scene_view.film import Camerawork, Filming

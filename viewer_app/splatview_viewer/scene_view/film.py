@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.formats.camera_paths import Film, Writer
+    from splatview_viewer.formats.camera_paths import Film
+    from splatview_viewer.formats.films import Writer
     from splatview_viewer.scene_view.protocol import SceneView
 
     Draw = Callable[[moderngl.Framebuffer, Color], None]

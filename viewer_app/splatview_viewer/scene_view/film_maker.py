@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import RunningJob
-from splatview_viewer.formats.camera_paths import check_length, make_writer
+from splatview_viewer.formats.camera_paths import check_length
+from splatview_viewer.formats.films import make_writer
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.scene_view.film import Camerawork, Filming
 from splatview_viewer.scene_view.path_storage import file_stem
