@@ -269,7 +269,15 @@ def test_full_disk_leaves_the_old_file_and_nothing_else(
     def pack_target(folder: Path) -> None:
         write_packed(folder / target, pack(scene(20), None))
 
-    writers: list[Callable[[Path], object]] = [save_target, pack_target]
+    def film_target(folder: Path) -> None:
+        writer = make_writer(folder / "new.mp4", 64, 48, 5.0, False)
+        try:
+            writer.add(np.zeros((48, 64, 3), np.uint8))
+            writer.close()
+        finally:
+            writer.abort()
+
+    writers: list[Callable[[Path], object]] = [save_target, pack_target, film_target]
     writers += [write for name, (_, write) in NUMBERED.items() if "film" not in name]
     for write in writers:
         with full_disk(), pytest.raises(Exception, match="File too large"):

@@ -32,8 +32,8 @@ from splatview_viewer.geometry.path import (
 from splatview_viewer.geometry.poses import FAR, read_pose
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Sequence
+    from pathlib import Path
 
     from splatview_viewer.geometry.cameras import CameraModel
 

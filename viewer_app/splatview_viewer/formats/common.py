@@ -8,6 +8,7 @@ for files that are large in truth, or only on paper (sparse files).
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import math
@@ -145,6 +146,12 @@ def fault_text(error: Exception) -> str:
     if isinstance(error, ViewerError):
         return str(error)
     if isinstance(error, OSError):
+        if error.errno == errno.EFBIG:
+            # Readers write into memory only, and to the kernel that is a file.
+            return (
+                "cannot be read: the limit on the size of files holds for the memory "
+                "that this takes as well; raise it: ulimit -f unlimited"
+            )
         return f"cannot be read: {error.strerror or error}"
     if isinstance(error, MemoryError):
         return "not enough memory to load it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -74,6 +74,24 @@ class PngFolder:
                 self.out.rmdir()
 
 
+class _Target:
+    """The file of a film, as PyAV writes it, and why it could not be written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.seek = file.seek
+        self.tell = file.tell
+        self.fault: OSError | None = None
+        self._file = file
+
+    def write(self, content: bytes) -> int:
+        """Write a part of the film."""
+        try:
+            return self._file.write(content)
+        except OSError as e:
+            self.fault = e
+            raise
+
+
 class Mp4:
     """Writes a film of H.264, by PyAV.
 
@@ -88,16 +106,18 @@ class Mp4:
             import av
         self.out = out
         self._av: Any = av
+        self._target: _Target | None = None
         self._size = width // 2 * 2, height // 2 * 2
         if min(self._size) < 2:
             raise FileError(
                 f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the "
                 "least"
             )
-        with _named(out), contextlib.ExitStack() as opened:
+        with self._named(), contextlib.ExitStack() as opened:
             self._output = opened.enter_context(output_file(out, numbered=numbered))
+            self._target = _Target(self._output.file)
             self._file: Any = opened.enter_context(
-                av.open(self._output.file, "w", format="mp4")
+                av.open(self._target, "w", format="mp4")
             )
             codec = "mpeg4"
             options = {"qscale": "2"}
@@ -118,20 +138,34 @@ class Mp4:
         frame = self._av.VideoFrame.from_ndarray(
             np.ascontiguousarray(picture[:height, :width, :3]), format="rgb24"
         )
-        with _named(self.out):
+        with self._named():
             self._file.mux(self._stream.encode(frame))
 
     def close(self) -> None:
         """Finish the film; an exception removes it."""
-        with _named(self.out), self._opened:
+        with self._named(), self._opened:
             self._file.mux(self._stream.encode(None))
         self.out = self._output.path
 
     def abort(self) -> None:
         """Remove the film."""
         self._output.keep = False
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, self._av.FFmpegError):
             self._opened.close()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raise OSErrors as FileErrors that name the film.
+
+        Where a write failed PyAV's error does not say why, and may be no OSError.
+        """
+        with _named(self.out):
+            try:
+                yield
+            except (OSError, self._av.FFmpegError):
+                if self._target is not None and self._target.fault is not None:
+                    raise self._target.fault from None
+                raise
 
 
 Writer = PngFolder | Mp4
