@@ -209,14 +209,19 @@ class _Viewer:
                 raise ViewerError(
                     f"{command}: {option} is for --web, and {named[0]} was named"
                 )
+        if self.window and not _has_display():
+            raise ViewerError(
+                f"{command}: --window: there is no display here (DISPLAY and "
+                "WAYLAND_DISPLAY are not set); leave --window out, for a page in your "
+                "browser"
+            )
 
 
 def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
     """Open a window, if the options ask for one or there is a display."""
-    if not options.window:
-        has_display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
-        if not has_display or options.offscreen or options.for_browsers:
-            return None
+    needs_no_window = options.offscreen or options.for_browsers or not _has_display()
+    if not options.window and needs_no_window:
+        return None
     from splatview_viewer.core.errors import GraphicsError
     from splatview_viewer.screens.window import WindowScreen
 
@@ -227,6 +232,11 @@ def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
             raise
         print(f"splatview: {e}", file=sys.stderr)
         return None
+
+
+def _has_display() -> bool:
+    """Return whether the environment names a display, be it reachable or not."""
+    return bool(os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY"))
 
 
 def _offscreen(options: _Viewer, size: tuple[int, int]) -> Screen:
