@@ -167,7 +167,7 @@ def with_drawing_options(
         meta["sh_degree"] = sh_degree
     if antialiased is not None:
         if type(antialiased) is not bool:
-            antialiased = _checked_bool("antialiased", antialiased)
+            antialiased = checked_bool("antialiased", antialiased)
         meta["antialiased"] = antialiased
     return meta
 
@@ -179,7 +179,7 @@ def _checked_degree(sh_degree: Any) -> int:
     return degree
 
 
-def _checked_bool(name: str, value: Any) -> bool:
+def checked_bool(name: str, value: Any) -> bool:
     """Return a bool, which NumPy's bools, 0 and 1 are too."""
     checked = _plain_value(name, value)
     if checked not in (False, True):

@@ -120,6 +120,10 @@ def publish(
         frame_meta = checks.with_drawing_options(frame_meta, sh_degree, antialiased)
     if activated is not None:
         activated = checks.activation(activated)
+    if copy is not None and type(copy) is not bool:
+        copy = checks.checked_bool("copy", copy)
+    if live is not None and type(live) is not bool:
+        live = checks.checked_bool("live", live)
     options = kind, copy, live, shard, layout, activated
     entry = session().published.get(name)
     published = None

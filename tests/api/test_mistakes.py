@@ -124,6 +124,8 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "name": "a//b"}, "has nothing between"),
         ({"value": torch.zeros(4, 4), "name": "/a"}, "such as 'train/loss'"),
         ({"value": torch.zeros(4, 4), "name": "../a"}, "has '..' between"),
+        ({"value": torch.zeros(4, 4), "copy": torch.zeros(2)}, "copy is"),
+        ({"value": torch.zeros(4, 4), "live": torch.zeros(2)}, "live is"),
         ({"value": gaussians(), "shard": 2}, "shard"),
         ({"value": gaussians(), "shard": (True, 2)}, "shard"),
         ({"value": gaussians(), "shard": (2, 2)}, "shard"),
