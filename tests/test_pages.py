@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import generated_examples
 import generated_keys
 import generated_pages
 import pytest
@@ -302,6 +303,19 @@ def test_links_of_the_readme_lead_to_files_and_headings() -> None:
         page = ROOT / (name or "README.md")
         assert page.is_file(), target
         assert not anchor or anchor in anchors_of(page), target
+
+
+def test_every_example_has_a_page() -> None:
+    pages = {path.stem for path in (DOCS / "examples").glob("*.md")} - {"index"}
+    examples = {
+        path.stem
+        for path in (ROOT / "examples").iterdir()
+        if path.suffix in (".py", ".ipynb")
+    }
+    assert pages == examples
+    for name in pages:
+        text = (DOCS / "examples" / f"{name}.md").read_text()
+        assert "```python" in generated_examples.fill(text, name)
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:

@@ -25,11 +25,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 TARGET = ROOT / "docs" / "pictures" / "examples"
 SIZE = (1040, 640)
-_MORE_TURNS = 150
+_TURNS_BEFORE_PICTURE = 150
 """Turns of the viewer in which an example goes on before its picture is taken."""
+_TURNS_OF_LATE_STARTERS = {"two_runs": 500}
+"""Of examples of which a process starts late."""
 SHOWN = {
     "memory": "memory",
     "scalars": "scalars",
+    "sharded": "gaussians",
     "streams": "gaussians",
     "training_cameras": "ball",
     "two_runs": "scalars",
@@ -55,7 +58,12 @@ def take(name: str) -> None:
         Announcement("http://127.0.0.1:7007/", host="127.0.0.1", port=7007),
         pytest.MonkeyPatch.context() as patch,
     ):
-        run_until_shown(name, viewer, patch, _MORE_TURNS)
+        run_until_shown(
+            name,
+            viewer,
+            patch,
+            _TURNS_OF_LATE_STARTERS.get(name, _TURNS_BEFORE_PICTURE),
+        )
         settle(viewer)
         write(Image.fromarray(viewer.screen.pixels()[..., :3].copy()), name)
         splatview.close()
