@@ -47,7 +47,7 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=10_000, help="steps to train")
     steps = parser.parse_args().steps
     spawn = multiprocessing.get_context("spawn")
-    other = spawn.Process(target=train, args=("slow", steps), daemon=True)
-    other.start()
+    slow_run = spawn.Process(target=train, args=("slow", steps), daemon=True)
+    slow_run.start()
     train("fast", steps)
-    other.join()
+    slow_run.join()

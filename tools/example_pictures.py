@@ -29,7 +29,7 @@ _TURNS_BEFORE_PICTURE = 150
 """Turns of the viewer in which an example goes on before its picture is taken."""
 _TURNS_OF_LATE_STARTERS = {"two_runs": 500}
 """Of examples of which a process starts late."""
-SHOWN = {
+PICTURED_STREAMS = {
     "memory": "memory",
     "scalars": "scalars",
     "sharded": "gaussians",
@@ -50,7 +50,7 @@ def take(name: str) -> None:
     from splatview_viewer.app.loop import AppOptions
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
-    stream = SHOWN.get(name, STREAMS[name][-1])
+    stream = PICTURED_STREAMS.get(name, STREAMS[name][-1])
     STREAMS[name].sort(key=stream.__eq__)
     with (
         closing(Viewer(OffscreenScreen(*SIZE), AppOptions())) as viewer,

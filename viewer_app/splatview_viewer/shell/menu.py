@@ -67,7 +67,7 @@ class MenuRow:
 
     @property
     def side_text(self) -> str:
-        """What stands at the right of the row."""
+        """Text at the right of the row."""
         if self.reason or self.fact:
             return self.reason or self.fact
         if theme.is_touch():
