@@ -25,7 +25,7 @@ extensions = [
     "generated_examples",
     "generated_pages",
 ]
-exclude_patterns = ["extensions"]
+exclude_patterns = ["extensions", "static"]
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!splatview).*")]
 """Names of other projects lead nowhere, since their inventories are not fetched."""
@@ -49,6 +49,8 @@ add_module_names = True
 
 html_theme = "furo"
 html_title = f"splatview {VERSION}"
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 html_copy_source = False
 html_show_sphinx = False
 linkcheck_timeout = 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 from generated_keys import keys
@@ -64,6 +64,9 @@ def option_names(field: dataclasses.Field[Any], hint: Any) -> list[str]:
 
 def _type_name(hint: Any) -> str:
     """Return the value's name of an option that names none, as tyro does."""
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Literal:
+            return "{" + ",".join(get_args(part)) + "}"
     if isinstance(hint, type):
         return hint.__name__.upper()
     return str(hint).partition(" ")[0].rpartition(".")[2].upper()
@@ -72,7 +75,10 @@ def _type_name(hint: Any) -> str:
 def _default_text(field: dataclasses.Field[Any]) -> str:
     """Return the default of an option as a sentence; "" where it has none to tell."""
     default = field.default
-    if default is dataclasses.MISSING or default in (None, False, ()):
+    is_said_by_help = "Default:" in field.metadata["help"]
+    if is_said_by_help or default is dataclasses.MISSING:
+        return ""
+    if default is None or default is False or default == ():
         return ""
     if default is True:
         return " Default: on."
