@@ -113,14 +113,12 @@ def commands() -> Iterator[str]:
 
 
 def variables() -> Iterator[str]:
-    """Yield the lines of the table of environment variables."""
-    yield "| variable | values | default | meaning |"
-    yield "|---|---|---|---|"
+    """Yield the lines that describe the environment variables."""
     for variable in VARIABLES:
-        values = ", ".join(f"`{value}`" for value in variable.values.split(", "))
-        yield (
-            f"| `{variable.name}` | {values} | {variable.default} | {variable.meaning} |"
-        )
+        values = variable.values.split(", ")
+        yield ", ".join(f"`{variable.name}={value}`" for value in values)
+        yield f": {variable.meaning} Default: {variable.default}."
+        yield ""
 
 
 _PARTS = {"commands": commands, "variables": variables, "keys": keys}
