@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import splatview_viewer.app.loop
 from benchmarks.harness import reply
-from splatview_viewer.app import commands
+from splatview_viewer.app.commands import parse
+from splatview_viewer.app.commands import viewer as viewer_options
 from splatview_viewer.core.events import (
     Close,
     Key,
@@ -320,11 +321,11 @@ def main(counting: type[CountingScreen] = CountingScreen) -> None:
 
         return make_counted
 
-    commands.SCREENS = tuple(map(counted, commands.SCREENS))
+    viewer_options.SCREENS = tuple(map(counted, viewer_options.SCREENS))
     splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module
     # `reply` has the other to itself.
     sys.stdout = sys.stderr
-    commands.parse(sys.argv[1:]).execute()
+    parse(sys.argv[1:]).execute()
 
 
 if __name__ == "__main__":

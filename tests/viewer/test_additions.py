@@ -29,7 +29,8 @@ from splatview_ipc.transports import TRANSPORTS, Transport
 from splatview_ipc.transports.memory import MemoryTransport
 from splatview_viewer import kinds
 from splatview_viewer.__main__ import main
-from splatview_viewer.app import commands, loop
+from splatview_viewer.app import loop
+from splatview_viewer.app.commands import viewer as viewer_options
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.core.events import Close
 from splatview_viewer.core.view import Section
@@ -162,7 +163,7 @@ def open_once(options: Any, size: tuple[int, int]) -> Once:
 def test_added_screen_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "SCREENS", (open_once, *commands.SCREENS))
+    monkeypatch.setattr(viewer_options, "SCREENS", (open_once, *viewer_options.SCREENS))
     Image.new("RGB", (400, 300), (255, 0, 0)).save(tmp_path / "in.png")
     out = tmp_path / "out.png"
     arguments = ["serve", str(tmp_path / "in.png"), "--offscreen", "--size", "1000x600"]

@@ -18,7 +18,7 @@ from support.memory_data import block, event, segment, snapshot
 from support.programs import Programs
 
 from splatview_viewer.__main__ import main
-from splatview_viewer.app.commands import Memory
+from splatview_viewer.app.commands.memory import Memory
 from splatview_viewer.app.memory_command import answer
 from splatview_viewer.snapshot.model import MemorySnapshot
 from splatview_viewer.snapshot.query import Database

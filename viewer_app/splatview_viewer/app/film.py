@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_ipc.control.frame import StreamFrame
-    from splatview_viewer.app.commands import Video
+    from splatview_viewer.app.commands.pictures import Video
     from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.gaussians.view import GaussianView
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_ipc.control.frame import StreamFrame
-    from splatview_viewer.app.commands import Shot
+    from splatview_viewer.app.commands.pictures import Shot
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
     from splatview_viewer.snapshot.model import Trace
