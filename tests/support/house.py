@@ -12,7 +12,7 @@ from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.user import User
-from splatview_viewer.web.browser import Browsers
+from splatview_viewer.web.browsers import Browsers
 from support.browser_rig import decoded, parts_of
 from support.wait import turns
 from support.web_clients import Image, Page

@@ -100,7 +100,7 @@ def test_hidden_or_closed_page_frees_its_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimmed = threading.Event()
-    monkeypatch.setattr("splatview_viewer.web.browser.trim", trimmed.set)
+    monkeypatch.setattr("splatview_viewer.web.browsers.trim", trimmed.set)
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
     page_pixels = 800 * 600
     with House(scene) as house:

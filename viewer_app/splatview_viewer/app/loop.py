@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.web.browser import Browsers, BrowserScreen
+    from splatview_viewer.web.browser import BrowserScreen
+    from splatview_viewer.web.browsers import Browsers
     from splatview_viewer.workspace.feature import Feature
     from splatview_viewer.workspace.sources import FileSource
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.web.browser import Browsers
+    from splatview_viewer.web.browsers import Browsers
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class ViewerOptions:
 
         if self.offscreen or not isinstance(screen, OffscreenScreen):
             return None
-        from splatview_viewer.web.browser import Browsers
+        from splatview_viewer.web.browsers import Browsers
 
         if not self.for_browsers:
             print(
