@@ -20,6 +20,7 @@ from splatview_viewer.compare.merged import MergedSource, name_of
 from splatview_viewer.compare.pair import PairSource, PairState, PairView
 from splatview_viewer.compare.pair_meter import PairMeter
 from splatview_viewer.compare.pair_words import distinct_names
+from splatview_viewer.compare.pane_notes import PaneNotes
 from splatview_viewer.compare.panel import CompareSections
 from splatview_viewer.compare.runs import RunsInPlots
 from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
@@ -27,7 +28,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import about
-from splatview_viewer.workspace.feature import Feature, PaneNote
+from splatview_viewer.workspace.feature import Feature
 from splatview_viewer.workspace.slot import Slot
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.user import User
     from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
+    from splatview_viewer.workspace.feature import PaneNote
 
-_BADGES = "AB"
 _MAX_UNSEEN = 8
 """Pairings without a pane that are kept, for undo."""
 
@@ -80,6 +81,7 @@ class Comparisons(Feature):
         self._meters: WeakKeyDictionary[User, PairMeter] = WeakKeyDictionary()
         self._sections = CompareSections(self)
         self._runs = RunsInPlots(self)
+        self._notes = PaneNotes(self)
 
     def of_user(self, user: User) -> UserComparison:
         """Return what a user compares."""
@@ -133,7 +135,7 @@ class Comparisons(Feature):
         candidates.sort(key=lambda entry: entry.name != slot.entry.name)
         return Pairing(key, candidates[0].key)
 
-    def _seen_pairing(self, user: User) -> Pairing | None:
+    def seen_pairing(self, user: User) -> Pairing | None:
         """Return A and B of the active pane, else those chosen last; None: none is seen."""
         for pairing in (self.pairing(user.layout.active), self.of_user(user).pairing):
             if pairing is None or not self._is_valid(pairing):
@@ -407,53 +409,7 @@ class Comparisons(Feature):
             comparison.pairing = pairing
 
     def note(self, viewport: Viewport) -> PaneNote:
-        user = viewport.user
-        if len(user.layout) < 2:
-            return PaneNote()
-        badge = self._badge(viewport)
-        subtitle = self._subtitle(viewport)
-        entry = viewport.entry
-        if entry is None or not (about(entry.kind).compared or pairing_in(viewport)):
-            return PaneNote(badge)
-        tied = self.ties.tied(user)
-        if viewport not in tied or len(tied) < 2:
-            tip = "Moves by itself. Click: tied to the active pane again"
-            return PaneNote(badge, False, tip, subtitle=subtitle)
-        if self._has_own_frame(viewport, tied):
-            tip = (
-                "Up or scale differ from the other scene's, so each moves in its own "
-                "frame. Click: this one by itself"
-            )
-            return PaneNote(badge, True, tip, "own frame", subtitle)
-        tip = "Camera, step and look move together. Click: this one by itself"
-        return PaneNote(badge, True, tip, subtitle=subtitle)
-
-    def _subtitle(self, viewport: Viewport) -> str:
-        """Return the names of two in one picture, where A and B are others; else ""."""
-        pairing = pairing_in(viewport)
-        if pairing is None or pairing == self._seen_pairing(viewport.user):
-            return ""
-        slots = self.catalogue.slots
-        entries = [slots[key].entry for key in pairing if key in slots]
-        return ", ".join(distinct_names(entries))
-
-    def _has_own_frame(self, viewport: Viewport, tied: Sequence[Viewport]) -> bool:
-        """Return whether a viewport moves in another frame than one it is tied to."""
-        view = lead_of(viewport)
-        if view is None:
-            return False
-        leaders = [lead_of(pane) for pane in tied if pane is not viewport]
-        for leader in leaders:
-            if leader is not None and leader.kind == view.kind:
-                return view.view.has_own_frame(leader.view)
-        return False
-
-    def _badge(self, viewport: Viewport) -> str:
-        """Return "A" or "B" for a pane that shows one of two that are compared."""
-        pairing = self._seen_pairing(viewport.user)
-        if pairing is None or viewport.key not in pairing:
-            return ""
-        return _BADGES[pairing.index(viewport.key)]
+        return self._notes.of_pane(viewport)
 
     def switch_tie(self, viewport: Viewport) -> None:
         user = viewport.user
@@ -501,7 +457,7 @@ class Comparisons(Feature):
         pairing = None
         leader = None
         if user.has_panel and user.interface.state.tab == "compare":
-            pairing = self._seen_pairing(user)
+            pairing = self.seen_pairing(user)
         if pairing is not None:
             panes = panes_of(user, pairing)
             if (
