@@ -252,10 +252,8 @@ def test_two_snapshots_are_tables_of_two_schemas(
 
 
 def test_queries_in_the_help_work(real: MemorySnapshot) -> None:
-    queries = []
-    for paragraph in (Memory.__doc__ or "").split("\n\n"):
-        if ":   SELECT" in paragraph:
-            queries.append(paragraph.split(":   ")[1])
+    paragraphs = (Memory.__doc__ or "").split("\n\n")
+    queries = [text for text in paragraphs if text.lstrip().startswith("SELECT")]
     assert len(queries) == 3
     with Database(real) as db:
         for query in queries:
