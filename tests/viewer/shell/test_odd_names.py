@@ -52,11 +52,11 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     viewer.do(ev.PointerMove(x, y))
     viewer.user.mark(3)
     viewer.do()
-    interface = viewer.user.interface.faults
+    interface_faults = viewer.user.interface.faults
     for part in ("list of streams", "sections", "details", "panel", "strips"):
-        assert not interface.reason(part)
-    viewport = viewer.user.layout.active.faults
-    assert not viewport.reason("overlay")
+        assert not interface_faults.reason(part)
+    viewport_faults = viewer.user.layout.active.faults
+    assert not viewport_faults.reason("overlay")
     assert [entry.name for entry in viewer.state.entries] == [f"{READABLE}.{ending}"]
     viewer.user.drop([str(folder / f"{ODD}.{ending}")])
     viewer.do()

@@ -21,8 +21,8 @@ MOST = 9
 """Viewports of one user."""
 GAP = 1
 """Points between viewports."""
-_WISH = 1.25
-"""Width to height of a viewport that one likes to look at."""
+_BEST_ASPECT = 1.25
+"""Width to height that viewports come as near to as they can."""
 
 
 class Layout:
@@ -137,9 +137,11 @@ class Layout:
     def place(self, area: Rect, scale: float) -> None:
         """Give those that are seen their parts of `area`, each with a strip above it."""
         viewports = self.visible_viewports
-        around = self._user.interface.surroundings
-        # A phone's top bar tells what its only pane shows.
-        is_named = around == "desktop" or (around == "phone" and len(viewports) > 1)
+        surroundings = self._user.interface.surroundings
+        # A phone's top bar names what its only pane shows.
+        is_named = surroundings == "desktop" or (
+            surroundings == "phone" and len(viewports) > 1
+        )
         placement_key = (area, scale, is_named, *viewports)
         if placement_key == self._placement_key:
             return
@@ -148,13 +150,13 @@ class Layout:
         header = 0
         if is_named:
             height = STRIP_HEIGHT
-            if around == "phone":
+            if surroundings == "phone":
                 height = PHONE_STRIP_HEIGHT
             header = min(round(height * scale), area.height // (2 * rows))
         gap = max(round(GAP * scale), 1)
         for i, viewport in enumerate(viewports):
             row, column = divmod(i, columns)
-            # the last row is shared by fewer
+            # The last row is shared by fewer.
             if row < rows - 1:
                 columns_of_row = columns
             else:
@@ -175,7 +177,7 @@ class Layout:
             viewport.head = Rect(x, y, width, header)
             viewport.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
 
-    def meant(self, event: Event) -> Viewport:
+    def viewport_of(self, event: Event) -> Viewport:
         """Return the viewport that an event is for.
 
         It is where the pointer is, or where a drag began; of keys the active one.
@@ -215,13 +217,12 @@ class Layout:
             viewport.head for viewport in self.visible_viewports if viewport.head.height
         ]
         zones = self._user.interface.zones
-        over = [edge_of(zones, self._user.screen.state.scale)]
-        # What lies over the picture on a small screen.
+        boards = [*heads, edge_of(zones, self._user.screen.state.scale)]
+        # On a small screen these lie over the picture.
         if zones.form == "phone":
-            over.append(zones.time)
+            boards.append(zones.time)
         elif zones.form == "narrow":
-            over.append(zones.panel)
-        boards = [*heads, *over]
+            boards.append(zones.panel)
         for viewport in self.visible_viewports:
             boards += viewport.covered()
         return boards
@@ -230,13 +231,15 @@ class Layout:
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
     """Return columns and rows for `count` viewports.
 
-    Each is as near as can be to a shape that one likes to look at.
+    Each is as near to `_BEST_ASPECT` as can be, with few places left empty.
     """
 
     def badness(columns: int) -> float:
         rows = -(-count // columns)
-        shape = (width / columns) / max(height / rows, 1e-9)
-        return abs(math.log(max(shape, 1e-9) / _WISH)) + 0.2 * (columns * rows - count)
+        aspect = (width / columns) / max(height / rows, 1e-9)
+        return abs(math.log(max(aspect, 1e-9) / _BEST_ASPECT)) + 0.2 * (
+            columns * rows - count
+        )
 
     columns = min(range(1, max(count, 1) + 1), key=badness)
     return columns, max(-(-count // columns), 1)

@@ -277,7 +277,7 @@ class User(UserActions):
         if self._take_of_screen(event):
             return
         self.layout.place(self.area(), self.screen.state.scale)
-        viewport = self.layout.meant(event)
+        viewport = self.layout.viewport_of(event)
         is_taken = self._offer_interface(event, viewport, now)
         if keyboard.switches_help(self, event, is_taken) and not is_taken:
             return
