@@ -299,7 +299,7 @@ _WRITES = re.compile(
     r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(
     | \.(?:write_text|write_bytes|touch|tofile|rename|symlink_to|hardlink_to)\( | \.replace\([^,()]+\)
     | tempfile\.(?:mkstemp|NamedTemporaryFile)\( | np\.save\w*\( | ^\s+torch\.save\(
-    | \bopen\((?!self\._output\.file)[^()]*,\s*"[rbt+]*[wxa][bt+]*"
+    | \bopen\((?!self\._target)[^()]*,\s*"[rbt+]*[wxa][bt+]*"
     | \.save\(\s*(?!out\.file|png|buffer)[^()]*"PNG" """,
     re.VERBOSE | re.MULTILINE,
 )
