@@ -1,8 +1,8 @@
 """Compare two trainings while they run: curves, pictures and memory.
 
 Run `splatview serve` in another terminal. Each process is a run, and its list has both
-by their names. "Compare" in the top bar shows their pictures beside each other; with
-the curves shown, "Compare", "Runs in the plots" draws the losses in one plot.
+by their names. The panel's tab "Compare" shows their pictures beside each other; with
+the curves shown, its "Runs in the plots" draws the losses in one plot.
 """
 
 import argparse

@@ -9,7 +9,7 @@ from docutils import nodes
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-_MOST_CHARACTERS = 22
+_MOST_CHARACTERS = 26
 """Longer words may break, so that a phone shows all of them."""
 
 
