@@ -106,7 +106,7 @@ def started(size: tuple[int, int]) -> Iterator[Viewer]:
     from support.viewer import Viewer
 
     from splatview_viewer.app.loop import AppOptions
-    from splatview_viewer.recording.recording import RecordOptions
+    from splatview_viewer.recording.options import RecordOptions
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
     screen = OffscreenScreen(*size)

@@ -26,7 +26,7 @@ from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen

@@ -17,7 +17,7 @@ import splatview
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import Key, Wheel
 from splatview_viewer.core.selection import Box, Mask, Selection
-from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.recording.options import RecordOptions
 
 pytestmark = pytest.mark.usefixtures("sharp")
 SIZE = 1400, 800

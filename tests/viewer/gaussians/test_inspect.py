@@ -33,7 +33,8 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats import open_file
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.recording.packed import pack
-from splatview_viewer.recording.recording import Player, Recording, SceneSnapshot
+from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.recording import Recording, SceneSnapshot
 from splatview_viewer.scene import Box, Cylinder, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.scene_view.tool import Tool

@@ -17,6 +17,7 @@ from support.wait import wait_until
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.errors import FileError, ViewerError
+from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.recording.packed import (
     pack,
     packed_bytes,
@@ -26,11 +27,10 @@ from splatview_viewer.recording.packed import (
     unpack,
     write_packed,
 )
+from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import (
     INDEX,
-    Player,
     Recording,
-    RecordOptions,
     SceneSnapshot,
     StreamFolder,
     is_recording,

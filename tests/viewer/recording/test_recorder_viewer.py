@@ -15,8 +15,8 @@ from support.viewer import Viewer
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.scalars.view import ScalarsView
+from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.recording.recorder import Tape
-from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.shell.time_area import chosen_lane
 from splatview_viewer.ui import controls
 from splatview_viewer.ui.tracks import Track

@@ -18,7 +18,7 @@ import splatview
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.shown_view import ShownView
-from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.web.messages import MessageError, parse
 from splatview_viewer.workspace.slot import Slot
 from splatview_viewer.workspace.sources import ValueSource

@@ -17,7 +17,7 @@ from support.viewer import Viewer
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
-from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.recording.options import RecordOptions
 
 Start: TypeAlias = "Callable[..., Training]"
 

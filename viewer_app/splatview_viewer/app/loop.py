@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Memo
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
-    from splatview_viewer.recording.recording import RecordOptions
+    from splatview_viewer.recording.options import RecordOptions
     from splatview_viewer.web.browser import BrowserScreen
     from splatview_viewer.web.browsers import Browsers
     from splatview_viewer.workspace.feature import Feature

@@ -14,12 +14,8 @@ from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
-from splatview_viewer.recording.recording import (
-    Player,
-    Recording,
-    SceneSnapshot,
-    StreamFolder,
-)
+from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.recording import Recording, SceneSnapshot, StreamFolder
 from splatview_viewer.recording.schedule import SnapshotSchedule
 from splatview_viewer.scene.frames import activated_in, background_of, scene_of
 
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.recording.recording import RecordOptions
+    from splatview_viewer.recording.options import RecordOptions
 
 log = logging.getLogger("splatview")
 

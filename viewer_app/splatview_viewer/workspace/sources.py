@@ -15,12 +15,8 @@ from splatview_viewer.core.jobs import Job, JobPool
 from splatview_viewer.formats import fault_text
 from splatview_viewer.kinds import about, kind_of, recorded_kind
 from splatview_viewer.kinds.files import recognise
-from splatview_viewer.recording.recording import (
-    Player,
-    Recording,
-    is_recording,
-    streams_in,
-)
+from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.recording import Recording, is_recording, streams_in
 from splatview_viewer.workspace.file_watch import FileWatch
 from splatview_viewer.workspace.shards import notes_of, runs_of, streams_of
 

@@ -58,7 +58,7 @@ class Serve(ViewerOptions):
     """The same for what --record keeps in its folder."""
 
     def execute(self) -> None:
-        from splatview_viewer.recording.recording import RecordOptions
+        from splatview_viewer.recording.options import RecordOptions
 
         record = RecordOptions(
             self.record, self.record_every, self.record_memory, self.record_disk

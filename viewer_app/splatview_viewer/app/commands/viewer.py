@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.recording.recording import RecordOptions
+    from splatview_viewer.recording.options import RecordOptions
     from splatview_viewer.web.browsers import Browsers
 
 

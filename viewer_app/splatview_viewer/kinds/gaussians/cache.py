@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.recording.recording import Player
+    from splatview_viewer.recording.player import Player
     from splatview_viewer.render.base import RenderedPicture, Renderer, RenderOptions
     from splatview_viewer.scene_view.sample import SceneSample
 

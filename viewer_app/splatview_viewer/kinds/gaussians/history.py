@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.recording.recording import Player, Recording
+    from splatview_viewer.recording.player import Player
+    from splatview_viewer.recording.recording import Recording
 
 NO_SNAPSHOTS = "Snapshots of a training appear here"
 _TICK_DISTANCE = 110.0

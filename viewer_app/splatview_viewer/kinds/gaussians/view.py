@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.kinds.gaussians.summary import GaussianSummary
-    from splatview_viewer.recording.recording import Player
+    from splatview_viewer.recording.player import Player
     from splatview_viewer.render.picking import Hit
     from splatview_viewer.scene_view.state import CameraPlace
 
