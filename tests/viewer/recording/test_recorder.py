@@ -38,7 +38,7 @@ from splatview_viewer.recording.recording import (
     streams_in,
 )
 from splatview_viewer.render.activation import activate
-from splatview_viewer.workspace.sources import check_files, entries_of
+from splatview_viewer.workspace.file_source import check_files, entries_of
 
 
 @pytest.mark.parametrize(

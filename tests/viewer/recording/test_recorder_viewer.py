@@ -20,7 +20,7 @@ from splatview_viewer.recording.recorder import Tape
 from splatview_viewer.shell.time_area import chosen_lane
 from splatview_viewer.ui import controls
 from splatview_viewer.ui.tracks import Track
-from splatview_viewer.workspace.sources import FileSource, entries_of
+from splatview_viewer.workspace.file_source import FileSource, entries_of
 
 MEANS = torch.nn.functional.normalize(
     torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0))

@@ -20,7 +20,7 @@ from support.viewer import Viewer
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.jobs import JobQueue
 from splatview_viewer.web.messages import Clipboard, Offer, encode
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.file_source import FileSource
 
 ODD = os.fsdecode(b"caf\xe9-\xff")
 READABLE = r"caf\udce9-\udcff"

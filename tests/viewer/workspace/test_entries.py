@@ -23,7 +23,7 @@ from splatview_ipc.control.run_folder import create_run
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.file_source import FileSource
 
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:

@@ -17,7 +17,7 @@ from support.wait import turns
 
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.file_source import FileSource
 
 
 def replace(path: Path, write: Callable[[Path], Any]) -> None:

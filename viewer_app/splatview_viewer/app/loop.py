@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from splatview_viewer.web.browser import BrowserScreen
     from splatview_viewer.web.browsers import Browsers
     from splatview_viewer.workspace.feature import Feature
-    from splatview_viewer.workspace.sources import FileSource
+    from splatview_viewer.workspace.file_source import FileSource
 
 FEATURES: tuple[
     Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...

@@ -10,7 +10,7 @@ from splatview_ipc.system.terminal import printable
 from splatview_viewer import kinds
 from splatview_viewer.shell.menu import RULE, MenuRow
 from splatview_viewer.shell.undo import Action
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.file_source import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from splatview_viewer.kinds.files import expected_format
 from splatview_viewer.shell.files import note_recent
 from splatview_viewer.shell.known_settings import Goal
 from splatview_viewer.workspace.catalogue import SETTLE
-from splatview_viewer.workspace.sources import FileSource, entries_of, file_key
+from splatview_viewer.workspace.file_source import FileSource, entries_of, file_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -89,7 +89,7 @@ class ViewerOptions:
             from splatview_viewer.app import loop
             from splatview_viewer.core.host import Memo, memo_file
             from splatview_viewer.core.screen import parse_size
-            from splatview_viewer.workspace.sources import (
+            from splatview_viewer.workspace.file_source import (
                 FileSource,
                 check_files,
                 entries_of,
