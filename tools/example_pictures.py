@@ -14,11 +14,15 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from page_pictures import MAX_BYTES, QUALITIES
 from pictures import settle
 from PIL import Image
+
+if TYPE_CHECKING:
+    from support.viewer import Viewer
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -58,6 +62,9 @@ def take(name: str) -> None:
         Announcement("http://127.0.0.1:7007/", host="127.0.0.1", port=7007),
         pytest.MonkeyPatch.context() as patch,
     ):
+        if name == "two_runs":
+            # A run that has ended hands out no curves.
+            show_both_runs(viewer)
         run_until_shown(
             name,
             viewer,
@@ -67,6 +74,13 @@ def take(name: str) -> None:
         settle(viewer)
         write(Image.fromarray(viewer.screen.pixels()[..., :3].copy()), name)
         splatview.close()
+
+
+def show_both_runs(viewer: Viewer) -> None:
+    """Have the curves of both runs drawn in one plot as soon as they come."""
+    viewer.user.choose_tab("compare")
+    for run in ("slow", "fast"):
+        viewer.user.interface.state.plotted[f"{run}/scalars"] = True
 
 
 def write(picture: Image.Image, name: str) -> None:
