@@ -2,10 +2,12 @@
 
 A run that logs a loss publishes a scene of 2,000 Gaussians; the screen of 1600x1000 has
 the panel open at Look. Drawn are the whole interface, as after a change in it, and one
-whose boards stay, as while a camera moves. Then two runs of 250 streams each, with
-names of 200 letters, are listed: a turn without news, and the work on the list in one
-with a new version of one stream. All times are of the thread that draws, without those
-of OpenGL's own threads; other programs on the machine touch the least ones little.
+whose boards stay, as while a camera moves; then pictures that come 60 times a second,
+with an interface drawn anew or the last one once more. Then two runs of 250 streams
+each, with names of 200 letters, are listed: a turn without news, and the work on the
+list in one with a new version of one stream. All times are of the thread that draws,
+without those of OpenGL's own threads; other programs on the machine touch the least
+ones little.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from contextlib import nullcontext
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,7 +90,8 @@ def _measure_drawing(app: App) -> list[dict[str, str]]:
     ctx = app.screen.ctx
 
     def draw(keeps: bool) -> None:
-        user.interface.draw(user, framebuffer, nullcontext, keeps=keeps)
+        user.interface.draw(user, framebuffer.size, keeps=keeps)
+        user.interface.surface.render(framebuffer)
 
     rows = []
     for title, keeps in (("whole", False), ("boards stay", True)):
@@ -101,9 +104,36 @@ def _measure_drawing(app: App) -> list[dict[str, str]]:
         finally:
             imgui.backends.opengl3_render_draw_data = with_opengl
         rows.append(_row(f"interface, {title}, without OpenGL", times))
+    rows += _measure_pictures(app)
     screen = str(ctx.info["GL_RENDERER"]).split(" (")[0]
     rows[0]["screen"] = f"{screen}{', software' if is_software(ctx) else ''}"
     return rows
+
+
+def _measure_pictures(app: App) -> list[dict[str, str]]:
+    """Measure pictures that arrive, until they are presented."""
+    user = app.user
+    seconds = count(time.monotonic(), 1 / 60)
+    now = next(seconds)
+
+    def draw() -> None:
+        user.draw(now)
+
+    def present() -> None:
+        nonlocal now
+        user.present(now)
+        app.screen.ctx.finish()
+        now = next(seconds)
+        user.mark_pictures()
+
+    def present_for_drag() -> None:
+        present()
+        user.mark_drag()
+
+    return [
+        _row("picture, interface drawn anew", _times(draw, DRAWINGS, present_for_drag)),
+        _row("picture, interface stays", _times(draw, DRAWINGS, present)),
+    ]
 
 
 def _measure_turns(app: App) -> list[dict[str, str]]:

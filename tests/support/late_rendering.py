@@ -7,13 +7,13 @@ interface in each.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import moderngl
 import pytest
-from imgui_bundle import imgui
 
-from splatview_viewer.shell import surface
+from splatview_viewer.shell.surface import Surface
 from splatview_viewer.shell.user import User
 from support.viewer import Viewer
 
@@ -26,9 +26,9 @@ class LateRendering:
     def __init__(self, viewers: list[Viewer], patch: pytest.MonkeyPatch) -> None:
         """Render late until the patch is undone."""
         self._viewers = viewers
-        self._render_now = surface._render
+        self._render_now = Surface.render
         self._waiting: dict[moderngl.Framebuffer, Render] = {}
-        patch.setattr(surface, "_render", self._render)
+        patch.setattr(Surface, "render", self._make_render())
         self._call_first(patch, User, "draw", self._forget)
         self._call_first(patch, Viewer, "close", self._finish)
         for name in ("read", "read_into"):
@@ -50,21 +50,23 @@ class LateRendering:
 
         patch.setattr(owner, name, call_both)
 
-    def _render(
-        self, framebuffer: moderngl.Framebuffer, gpu_work: Any, clear: bool
-    ) -> None:
-        """Keep what imgui has drawn; render it at once where others see it."""
-        screens = [viewer.screen.framebuffer for viewer in self._viewers]
-        if framebuffer not in screens:
-            self._render_now(framebuffer, gpu_work, clear)
-            return
-        context = imgui.get_current_context()
+    def _make_render(self) -> Callable[..., None]:
+        """Return a method that renders at once only where others see it."""
 
-        def render() -> None:
-            imgui.set_current_context(context)
-            self._render_now(framebuffer, gpu_work, clear)
+        def render_late(
+            surface: Surface,
+            framebuffer: moderngl.Framebuffer,
+            *args: Any,
+            **options: Any,
+        ) -> None:
+            render = partial(self._render_now, surface, framebuffer, *args, **options)
+            screens = [viewer.screen.framebuffer for viewer in self._viewers]
+            if framebuffer not in screens:
+                render()
+                return
+            self._waiting[framebuffer] = render
 
-        self._waiting[framebuffer] = render
+        return render_late
 
     def _forget(self, user: User) -> None:
         """Forget the interface of a picture over which another one is drawn."""

@@ -330,6 +330,14 @@ class View(Generic[Data, State]):
         """
         return False
 
+    def writes_about_picture(self) -> bool:
+        """Return whether `ui` draws anything that changes with the value or its place.
+
+        False: over another picture with the same `drawn_camera`, the user may see for a
+        moment what the last `ui` drew.
+        """
+        return True
+
     def panel(self) -> Sequence[Section]:
         """Return the view's parts of the panel."""
         return ()

@@ -44,9 +44,6 @@ from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    import moderngl
 
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Section, Visit
@@ -92,6 +89,8 @@ class Interface:
         self.toasts = Toasts()
         self.about = About()
         self.key_sheet = KeySheet()
+        self.has_readout = False
+        """The last frame shows the value under the pointer."""
         self._covered: tuple[int, str] | None = None
         """The list and the readout whose letters imgui can draw."""
         self._states: list[str] = []
@@ -134,21 +133,17 @@ class Interface:
     def draw(
         self,
         user: User,
-        framebuffer: moderngl.Framebuffer,
-        gpu_work: Callable[[], AbstractContextManager[object]],
+        size: tuple[int, int],
         *,
-        clear: bool = False,
         keeps: bool = False,
     ) -> bool:
-        """Draw over a user's pictures in a framebuffer.
+        """Draw a frame that `surface.render` puts over a user's pictures.
 
         Commands go to `user.do`.
 
         Args:
             user: whose pictures they are.
-            framebuffer: of the user's screen.
-            gpu_work: OpenGL is given anything only inside it, and only if anything is seen.
-            clear: over nothing instead: the framebuffer is a layer of its own.
+            size: width and height of the framebuffer of the user's screen.
             keeps: boards may keep what was drawn in them (`KeptBoards`).
 
         Returns:
@@ -163,13 +158,11 @@ class Interface:
             section_list, info = user.layout.active.describe(self.state.tab)
         self.surface.light = user.state.light
         self.surface.touch = self.zones.form == "phone"
+        self.has_readout = bool(info.readout)
         self._cover_names(user, info.readout)
         changed = False
         self._failed_zones.clear()
-        frame = self.surface.frame(
-            framebuffer, scale, gpu_work, clear=clear, keeps=keeps
-        )
-        with frame:
+        with self.surface.frame(size, scale, keeps=keeps):
             self.place_zones(self.surface.size, scale)
             for viewport in user.layout.visible_viewports:
                 changed |= self._zone("overlay", self._draw_over, user, viewport)

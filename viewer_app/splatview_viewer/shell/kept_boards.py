@@ -37,6 +37,15 @@ class KeptBoards:
         self._whole_at = now
         return False
 
+    def end(self) -> None:
+        """Have the next drawing be whole: what the boards tell is old."""
+        self._whole_left = max(self._whole_left, 1)
+
+    @property
+    def may_stay(self) -> bool:
+        """True if nothing but pictures changed since the last drawing."""
+        return self._whole_left <= 0
+
     @property
     def due(self) -> float:
         """The time from which on boards that were kept are old."""

@@ -39,7 +39,7 @@ class Schedule:
         """What the user did last is seen in the interface, whatever pictures show."""
         self._interface_first = False
         """The interface waits for no pictures: something changed in it alone."""
-        self._pictures_s = 0.0
+        self.pictures_s = 0.0
         """Seconds that drawing the last pictures took in this thread."""
         self._pictures_at = -math.inf
         """When they were drawn."""
@@ -58,6 +58,12 @@ class Schedule:
         self.dirty = max(self.dirty, pictures)
         self.pictures_dirty = max(self.pictures_dirty, pictures)
         self.marks += 1
+
+    def refresh_interface(self) -> None:
+        """Draw the interface once, as what it tells of pictures is old."""
+        self.kept_boards.end()
+        self.dirty = max(self.dirty, 1)
+        self._interface_first = True
 
     def mark_interface(self, times: int = 1) -> None:
         """Draw the interface so often at least; pictures only where it lies in them."""
@@ -85,10 +91,6 @@ class Schedule:
         """Count pictures that are about to be drawn apart."""
         self.pictures_dirty -= 1
         self._pictures_at = now
-
-    def end_pictures(self, seconds: float) -> None:
-        """Note how long drawing them took."""
-        self._pictures_s = seconds
 
     # -- when it may be ----------------------------------------------------------------
 
@@ -130,7 +132,7 @@ class Schedule:
         Slow ones that the user does not wait for leave time to use the interface.
         """
         earliest = self._user.pace.next(now)
-        if self.pictures_answer or self._pictures_s < _SLOW_S:
+        if self.pictures_answer or self.pictures_s < _SLOW_S:
             return earliest
         wanted_at = min(self.input_at + _USED_FOR, self._pictures_at + _LONGEST_WAIT)
         return max(earliest, wanted_at)

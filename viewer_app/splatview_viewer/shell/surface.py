@@ -23,24 +23,6 @@ if TYPE_CHECKING:
 _TIP_DELAY_S = 0.6
 
 
-def _render(
-    framebuffer: moderngl.Framebuffer,
-    gpu_work: Callable[[], AbstractContextManager[object]],
-    clear: bool,
-) -> None:
-    """Render the frame that has ended, over what is there or over nothing."""
-    drawn = imgui.get_draw_data()
-    if clear:
-        framebuffer.use()
-        framebuffer.clear(0.0, 0.0, 0.0, 0.0)
-    if drawn.total_vtx_count:
-        with gpu_work():
-            framebuffer.use()
-            imgui.backends.opengl3_render_draw_data(drawn)
-            # This tells moderngl what imgui left bound.
-            framebuffer.use()
-
-
 class Surface:
     """An imgui context that draws into framebuffers.
 
@@ -81,8 +63,6 @@ class Surface:
         """True if the last frame showed a popup."""
         self.is_behind = False
         """True if events are left for the next frame: imgui takes few in one."""
-        self.catches_up = False
-        """True while frames that are behind are not rendered: the next one follows."""
         self._styled: tuple[float, bool, bool] | None = None
         self._texture = -1
         """The id of the texture of the letters when the last frame began."""
@@ -111,23 +91,16 @@ class Surface:
     @contextmanager
     def frame(
         self,
-        framebuffer: moderngl.Framebuffer,
+        size: tuple[int, int],
         scale: float,
-        gpu_work: Callable[[], AbstractContextManager[object]] = nullcontext,
         *,
-        clear: bool = False,
         keeps: bool = False,
     ) -> Iterator[None]:
-        """Draw a frame of imgui's over what is in a framebuffer.
-
-        imgui adds to alpha what it adds to colours, so over nothing it leaves colours
-        that are multiplied by alpha.
+        """Draw a frame of imgui's, for `render` to put over pictures.
 
         Args:
-            framebuffer: of the OpenGL context of this surface.
+            size: width and height of the framebuffer that it is for, in pixels.
             scale: pixels per point.
-            gpu_work: OpenGL is given anything only inside it, and only if anything is seen.
-            clear: over nothing instead.
             keeps: boards that stay keep what was drawn in them, where that can be.
         """
         self.use()
@@ -142,7 +115,7 @@ class Surface:
             plots.apply(scale)
             imgui.get_style().hover_stationary_delay = _TIP_DELAY_S
         io = imgui.get_io()
-        self.size = framebuffer.width, framebuffer.height
+        self.size = size
         io.display_size = ImVec2(*self.size)
         now = time.perf_counter()
         io.delta_time = min(max(now - self._last_time, 1e-4), 0.5)
@@ -161,8 +134,46 @@ class Surface:
                 self.has_popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
         finally:
             end_frame()
-            if not (self.is_behind and self.catches_up):
-                _render(framebuffer, gpu_work, clear)
+
+    def render(
+        self,
+        framebuffer: moderngl.Framebuffer,
+        gpu_work: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
+        clear: bool = False,
+    ) -> None:
+        """Render the last frame over what is in a framebuffer; it can be done again.
+
+        imgui adds to alpha what it adds to colours, so over nothing it leaves colours
+        that are multiplied by alpha.
+
+        Args:
+            framebuffer: of the OpenGL context of this surface, of the frame's size.
+            gpu_work: OpenGL is given anything only inside it, and only if anything is seen.
+            clear: over nothing instead.
+        """
+        self.use()
+        drawn = imgui.get_draw_data()
+        if clear:
+            framebuffer.use()
+            framebuffer.clear(0.0, 0.0, 0.0, 0.0)
+        if drawn.total_vtx_count:
+            with gpu_work():
+                framebuffer.use()
+                imgui.backends.opengl3_render_draw_data(drawn)
+                # This tells moderngl what imgui left bound.
+                framebuffer.use()
+
+    def can_render_again(self, size: tuple[int, int], scale: float) -> bool:
+        """Return whether the last frame still serves a framebuffer.
+
+        The frame has its size and scale, nothing is done with the interface, and the
+        texture of the letters is the one that the frame refers to.
+        """
+        self.use()
+        if self.size != size or self.scale != scale or self._is_in_use():
+            return False
+        return imgui.get_io().fonts.tex_data.unique_id == self._texture
 
     def _may_keep_boards(self) -> bool:
         """Return whether boards can keep what was drawn in them, once a frame has begun.
@@ -173,9 +184,11 @@ class Surface:
         texture = imgui.get_io().fonts.tex_data.unique_id
         is_same_texture = texture == self._texture
         self._texture = texture
-        if self.has_popup or self.focus.is_moving or imgui.is_any_item_active():
-            return False
-        return is_same_texture
+        return is_same_texture and not self._is_in_use()
+
+    def _is_in_use(self) -> bool:
+        """Return whether something is done with the interface."""
+        return self.has_popup or self.focus.is_moving or imgui.is_any_item_active()
 
     def draw_over(
         self,
@@ -187,9 +200,15 @@ class Surface:
 
         Returns its result.
         """
-        with self.frame(framebuffer, scale):
-            return draw(Rect(0, 0, *self.size), scale)
-        return False
+        needs_redraw = False
+        try:
+            with self.frame(framebuffer.size, scale):
+                needs_redraw = draw(Rect(0, 0, *self.size), scale)
+        finally:
+            self.render(framebuffer)
+            # What is rendered next is a whole frame again.
+            self._texture = -1
+        return needs_redraw
 
     def close(self) -> None:
         """Give back everything.

@@ -13,6 +13,7 @@ from splatview_viewer.shell import keyboard, zones
 from splatview_viewer.shell.commands import PALETTE
 from splatview_viewer.shell.held import Held
 from splatview_viewer.shell.interface import Interface
+from splatview_viewer.shell.kept_interface import KeptInterface
 from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.opening import Openings
 from splatview_viewer.shell.pace import Pace
@@ -78,6 +79,7 @@ class User(UserActions):
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.schedule = Schedule(self)
         """What has to be drawn, and when."""
+        self.kept_interface = KeptInterface(self)
         self._pictures = UserPictures(self, gpu_work)
         self.host = Host(
             self.say,
@@ -210,8 +212,13 @@ class User(UserActions):
         self.schedule.mark(pictures)
 
     def mark_pictures(self) -> None:
-        """Draw pictures once more; the boards of the interface may stay for a moment."""
+        """Draw pictures once more; the interface may stay as it is for a moment."""
         self.schedule.mark_pictures()
+
+    def mark_drag(self) -> None:
+        """Draw pictures once more, and lines over them; only boards may stay."""
+        self.schedule.mark_pictures()
+        self.kept_interface.drop()
 
     def mark_interface(self, times: int = 1) -> None:
         """Draw the interface so often at least; pictures only where it lies in them."""

@@ -12,6 +12,7 @@ import msgspec
 
 from splatview_viewer.core.screen import Pane, clear_rect
 from splatview_viewer.core.settings import BACKDROP
+from splatview_viewer.shell.kept_interface import KEPT_S
 from splatview_viewer.shell.runs import listed_key
 from splatview_viewer.shell.schedule import TOGETHER
 from splatview_viewer.shell.seen_cameras import SeenCameras
@@ -58,6 +59,9 @@ class UserPictures:
 
     def tick(self, now: float) -> None:
         """Have the interface be drawn where what it tells of pictures is old."""
+        if now >= self._refresh_at:
+            self._refresh_at = math.inf
+            self._user.schedule.refresh_interface()
         if self._is_old(now):
             self._user.mark_interface()
 
@@ -65,9 +69,6 @@ class UserPictures:
         """Return whether the interface tells of other pictures than those of now."""
         layer = self._user.screen.interface
         is_old = layer is not None and self._seen_cameras.arrive(layer.sent_pictures)
-        if now >= self._refresh_at:
-            self._refresh_at = math.inf
-            is_old = True
         drawn_at = self._user.pace.drawn_at
         # Once more, so that no rate stands there that is over.
         is_old |= self._rate_shown and now > drawn_at + _RATE_OVER_S
@@ -79,7 +80,6 @@ class UserPictures:
     def draw(self, now: float) -> None:
         """Draw what is due, all but showing the pictures: see `present`."""
         self._user.state.selected = listed_key(self._user)
-        self._rates_seen = self._user.catalogue.rate_changes
         self._user.layout.place(self._user.area(), self._user.screen.state.scale)
         layer = self._user.screen.interface
         if layer is not None:
@@ -91,15 +91,21 @@ class UserPictures:
         self._seen_cameras.note(0, self._seen_views())
         self._seen_cameras.arrive(0)
         state = self._user.interface.state
-        if state.hides_all or not state.bare:
-            self._draw_interface(framebuffer, now)
+        if not state.hides_all and state.bare:
+            return
+        if self._user.kept_interface.stays(now):
+            self._refresh_at = now + KEPT_S
+        else:
+            self._draw_interface(framebuffer.size, now)
+        self._render_interface(framebuffer)
 
     def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
         """Draw the interface and show it, and then the pictures, which may take long."""
         schedule = self._user.schedule
         if schedule.interface_waits and now >= schedule.next_interface(now):
             schedule.draw_interface(now)
-            self._draw_interface(layer.framebuffer, now, clear=True)
+            self._draw_interface(layer.framebuffer.size, now)
+            self._render_interface(layer.framebuffer, clear=True)
             answers = schedule.interface_answers or not schedule.pictures_answer
             layer.present(self._caption(), self._panes(), answers=answers)
         may_draw = schedule.pictures_wait and now >= schedule.next_pictures(now)
@@ -108,7 +114,7 @@ class UserPictures:
             schedule.draw_pictures(now)
             started_at = time.perf_counter()
             self._draw_pictures(self._user.screen.framebuffer, now)
-            schedule.end_pictures(time.perf_counter() - started_at)
+            schedule.pictures_s = time.perf_counter() - started_at
             self._refresh_at = now + TOGETHER
 
     def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
@@ -126,10 +132,9 @@ class UserPictures:
             # As a rule nothing is drawn over it: it need not wait for the words.
             self._gpu_work.flush()
 
-    def _draw_interface(
-        self, framebuffer: moderngl.Framebuffer, now: float, *, clear: bool = False
-    ) -> None:
-        """Draw the interface over pictures, or over nothing."""
+    def _draw_interface(self, size: tuple[int, int], now: float) -> None:
+        """Draw the interface for a framebuffer of a size, without rendering it."""
+        self._rates_seen = self._user.catalogue.rate_changes
         timings = self._user.state.timings
         timings.fps = self._user.pace.fps(now)
         self._rate_shown = timings.fps >= 2
@@ -138,27 +143,31 @@ class UserPictures:
             self._user.state.displayed_timings = replace(
                 timings, stages=dict(timings.stages)
             )
-        as_work = partial(
-            self._gpu_work, "panel", *framebuffer.size, self._user.has_panel
-        )
         surface = self._user.interface.surface
         changed = False
         kept_boards = self._user.schedule.kept_boards
         keeps = kept_boards.count_drawing(now)
         if keeps:
             self._refresh_at = min(self._refresh_at, kept_boards.due)
-        for frame in range(_MAX_FRAMES):
-            surface.catches_up = frame < _MAX_FRAMES - 1
-            changed |= self._user.interface.draw(
-                self._user, framebuffer, as_work, clear=clear, keeps=keeps
-            )
+        for _ in range(_MAX_FRAMES):
+            changed |= self._user.interface.draw(self._user, size, keeps=keeps)
             if not surface.is_behind:
                 break
+        self._user.kept_interface.note_drawing(now)
         holds_keys = surface.input.holds_keys
         if surface.focus.is_moving or surface.is_behind or holds_keys:
             self._user.mark_interface(SETTLE)
         if changed:
             self._user.mark(SETTLE)
+
+    def _render_interface(
+        self, framebuffer: moderngl.Framebuffer, *, clear: bool = False
+    ) -> None:
+        """Render the interface that was drawn last over pictures, or over nothing."""
+        as_work = partial(
+            self._gpu_work, "panel", *framebuffer.size, self._user.has_panel
+        )
+        self._user.interface.surface.render(framebuffer, as_work, clear=clear)
 
     def _seen_views(self) -> Iterator[View[Any, Any]]:
         """Yield what the panes show."""
@@ -199,6 +208,9 @@ class UserPictures:
             return
         self._user.pace.present()
         self._note_costs(now, time.perf_counter() - started_at)
+        if layer is None and self._user.kept_interface.is_due(now):
+            self._draw_interface(self._user.screen.framebuffer.size, now)
+            self._refresh_at = now + KEPT_S
 
     def _note_costs(self, now: float, present_s: float) -> None:
         """Take down what the last pictures cost."""

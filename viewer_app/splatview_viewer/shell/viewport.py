@@ -203,7 +203,7 @@ class Viewport:
             "input", lambda _, view: view.handle(event, self.rect), False
         )
         if has_changed and self.captured and isinstance(event, ev.PointerMove):
-            self.user.mark_pictures()
+            self.user.mark_drag()
         elif has_changed:
             self.user.mark()
         reason = self.faults.reason("input")

@@ -362,6 +362,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._draw_hints(self.tools.above_bars(rect), scale)
         return needs_redraw
 
+    def writes_about_picture(self) -> bool:
+        return self.has_lines or self.tools.of(LookTool).has_legend
+
     def _draw_hints(self, rect: Rect, scale: float) -> None:
         """Draw what is odd about the scene; take it otherwise if the user says so."""
         hints = self.data.hints

@@ -208,6 +208,11 @@ class ImageView(View[ImageContent, ImageState]):
             self.state = replace(self.state, range=hints.hint.choice)
         return False
 
+    def writes_about_picture(self) -> bool:
+        data = self.data
+        has_layers = bool(data.layers) or bool(data.layers.camera)
+        return has_layers or data.values.measurement is not None
+
     def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
         """Write the text that lies over the picture, inside an imgui frame.
 
