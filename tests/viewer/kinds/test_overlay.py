@@ -301,6 +301,8 @@ def test_newer_result_is_drawn_without_a_new_picture(viewer: Viewer) -> None:
     publish_picture()
     annotate_box(30, class_id=0)
     viewer.until(partial(shows_box, viewer, 30, class_id=0))
+    # The text beside the box is drawn anew with each picture.
+    assert viewer.image.writes_about_picture()
     annotate_box(70, class_id=1)
     viewer.until(partial(shows_box, viewer, 70, class_id=1))
     assert viewer.image.data.layers.version == 1

@@ -96,6 +96,7 @@ class UserPictures:
         if self._user.kept_interface.stays(now):
             self._refresh_at = now + KEPT_S
         else:
+            self._refresh_at = math.inf
             self._draw_interface(framebuffer.size, now)
         self._render_interface(framebuffer)
 
