@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
 import pytest
 from support.programs import ROOT
 
+import splatview
+from splatview.api import memory_recording
 from splatview_ipc.control import limits, memory_snapshots, run_folder, sockets
+from splatview_ipc.kinds.scalars import SCALAR_SERIES
 from splatview_ipc.publisher import channel, stream
 from splatview_ipc.system.files import cache_folder
 from splatview_ipc.transports import pinned_host
+from splatview_viewer.app.commands.serve import Serve
 from splatview_viewer.core import host
 from splatview_viewer.snapshot.loading.store import MAX_CACHE_BYTES
 from splatview_viewer.web import files
+from splatview_viewer.web.address import PORTS_TRIED
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -50,6 +56,35 @@ def test_limits_of_the_configuration_are_those_of_the_code() -> None:
     ]
     for phrase in phrases:
         assert phrase in page
+
+
+def test_figures_of_the_guides_are_those_of_the_code() -> None:
+    sampling = inspect.signature(splatview.publish_memory).parameters
+    options = Serve()
+    figures = {
+        "README.md": ["at most a tenth of the GPU's time"],
+        "docs/guides/curves.md": [f"at most {SCALAR_SERIES} names"],
+        "docs/guides/gaussians.md": [f"At most {limits.MAX_SHARDS} processes"],
+        "docs/guides/memory.md": [
+            "ten times a second (`hz=`)",
+            f"{sampling['max_entries'].default:,} allocations and frees",
+            f"newest {memory_snapshots.MAX_KEPT} are kept",
+            "at most four in a run and ten seconds apart",
+        ],
+        "docs/guides/remote.md": [
+            f"port {options.port}, or the next free one of twenty"
+        ],
+        "docs/viewer.md": [f"{options.record_memory} MB hold (`--record-memory`)"],
+    }
+    assert options.gpu_budget == 0.1
+    assert sampling["hz"].default == 10
+    assert memory_recording.MAX_OOM_SNAPSHOTS == 4
+    assert memory_recording.OOM_PERIOD_S == 10
+    assert PORTS_TRIED == 20
+    for name, phrases in figures.items():
+        text = " ".join((ROOT / name).read_text().split())
+        for phrase in phrases:
+            assert phrase in text, f"{name}: {phrase}"
 
 
 def test_limits_of_the_architecture_are_those_of_the_code() -> None:

@@ -105,6 +105,47 @@ def test_figure_without_its_row_raises_an_error() -> None:
         page_text([renamed])
 
 
+def test_costs_in_the_readme_are_those_of_the_results() -> None:
+    """Take a rounded figure where the table has one; a speed is not rounded up to 1."""
+    results = {result.file_name: result.rows for result in load_records()}
+    calls = [
+        float(row["median us"])
+        for row in results["publish.amd-epyc-2-cores.json"]
+        if row["viewer"] == "none"
+    ]
+    (added_memory,) = (
+        row["median"]
+        for row in results["gpu_publish.nvidia-h200.json"]
+        if row["what"].startswith("GPU memory added by exporting")
+    )
+    trainings = {row["what"]: row for row in results["gpu_training.nvidia-h200.json"]}
+    still = [
+        100 * _first_number(trainings[name]["training speed"])
+        for name in (
+            "published at every step, camera still",
+            "scene refreshed 10 times/s, camera still",
+        )
+    ]
+    moving = trainings["camera moving all the time, default budget"]
+    assert {f"{microseconds:.0f}" for microseconds in calls} == {"2"}
+    assert added_memory == "+0.0 MiB in torch, +0 MiB by the driver"
+    text = (ROOT / "README.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    for figure in (
+        "| 2 µs |",
+        "| none |",
+        f"| {still[0]:.0f} to {int(still[1])} % |",
+        f"at {_first_number(moving['images/s']):.0f} pictures/s "
+        f"| {100 * _first_number(moving['training speed']):.0f} % |",
+    ):
+        assert any(row.endswith(figure) for row in rows), figure
+
+
+def _first_number(cell: str) -> float:
+    """Return the number that a cell begins with."""
+    return float(cell.split()[0])
+
+
 def test_links_to_the_page_name_its_headings() -> None:
     paths = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     pages = "".join(path.read_text() for path in paths)

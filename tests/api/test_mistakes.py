@@ -121,6 +121,10 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
             },
             "73728 bytes",
         ),
+        (
+            {"value": torch.zeros(4, 4), "meta": {f"t{i}": i for i in range(25)}},
+            "at most 24 entries",
+        ),
         ({"value": torch.zeros(4, 4), "name": "a//b"}, "has nothing between"),
         ({"value": torch.zeros(4, 4), "name": "/a"}, "such as 'train/loss'"),
         ({"value": torch.zeros(4, 4), "name": "../a"}, "has '..' between"),
@@ -189,6 +193,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"name": "a", "value": 10**400}, "too large"),
         ({"name": "a\nb", "value": 1.0}, "printable"),
         ({"name": "a/", "value": 1.0}, "log: the name 'a/' has nothing between"),
+        ({"name": "x" * 101, "value": 1.0}, "101 characters; expected 1 to 100"),
         ({"name": "a/./b", "value": 1.0}, "has '.' between"),
         ({"name": "stpe", "value": 3, "step": None}, "did you mean step"),
     ],
