@@ -24,11 +24,11 @@ from splatview_viewer.core.view import (
 from splatview_viewer.geometry.pan_zoom import FITTED, PanZoom, Place
 from splatview_viewer.kinds.image.commands import COMMANDS
 from splatview_viewer.kinds.image.content import INTEGERS, ImageContent
-from splatview_viewer.kinds.image.drawing import OverlayText
 from splatview_viewer.kinds.image.measurement import (
     MAX_VALUE,
     draw_measurement_legend,
 )
+from splatview_viewer.kinds.image.overlay_text import OverlayText
 from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
