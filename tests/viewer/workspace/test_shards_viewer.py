@@ -82,7 +82,7 @@ def entries(viewer: Viewer) -> list[str]:
     return [e.name for e in viewer.state.entries]
 
 
-def slot(viewer: Viewer) -> Any:
+def shown_slot(viewer: Viewer) -> Any:
     return viewer.user.shown
 
 
@@ -106,7 +106,7 @@ def until_count(viewer: Viewer, expected: int) -> None:
 
 def troubles(viewer: Viewer) -> str:
     step(viewer)
-    return "; ".join(viewer.catalogue.links.troubles(slot(viewer)))
+    return "; ".join(viewer.catalogue.links.troubles(shown_slot(viewer)))
 
 
 def until_troubles(viewer: Viewer, expected: str) -> None:
@@ -118,6 +118,10 @@ def until_troubles(viewer: Viewer, expected: str) -> None:
     viewer.until(has_troubles)
 
 
+def has_recorded(viewer: Viewer) -> bool:
+    return len(shown_slot(viewer).source.tape.recording) >= 1
+
+
 def test_missing_ranks_are_reported(viewer: Viewer, training: Start) -> None:
     ranks = training([300, 200], world=4)
     until_count(viewer, 500)
@@ -127,10 +131,10 @@ def test_missing_ranks_are_reported(viewer: Viewer, training: Start) -> None:
     until_troubles(viewer, "1 of 4 shards; rank 1 ended, ranks 2, 3 not found")
     # The last part of the rank stays in the picture.
     assert gaussian_count(viewer) == 500
-    assert slot(viewer).entry.alive
+    assert shown_slot(viewer).entry.alive
     ranks.publish(0, 301)
     until_count(viewer, 501)
-    assert slot(viewer).source.notes[:2] == [
+    assert shown_slot(viewer).source.notes[:2] == [
         "shards ranks 0, 1: versions 1 to 2",
         "Gaussians by rank: 301, 200",
     ]
@@ -148,18 +152,18 @@ def test_last_picture_stays_until_a_restart_continues_it(
     assert entries(viewer) == ["gaussians \u00b7 2 shards"]
     assert troubles(viewer) == ""
     assert viewer.picture().max() > 60
-    view = slot(viewer).view
+    view = shown_slot(viewer).view
     ranks.close()
 
     def has_ended() -> bool:
-        return not slot(viewer).entry.alive
+        return not shown_slot(viewer).entry.alive
 
     viewer.until(has_ended)
     assert gaussian_count(viewer) == 500
     until_troubles(viewer, "")
     training([30, 20]).publish(0, 30)
     until_count(viewer, 50)
-    assert slot(viewer).view is view
+    assert shown_slot(viewer).view is view
     assert entries(viewer) == ["gaussians \u00b7 2 shards"]
 
 
@@ -192,9 +196,5 @@ def test_requested_run_is_shown_and_recorded_alone(
         app = open_viewer((300, 200), run=run, panel=False, record=record)
         until_count(app, expected)
         app.until(partial(has_recorded, app))
-        assert slot(app).source.tape.recording.snapshots[0].count == expected
+        assert shown_slot(app).source.tape.recording.snapshots[0].count == expected
         app.close()
-
-
-def has_recorded(viewer: Viewer) -> bool:
-    return len(slot(viewer).source.tape.recording) >= 1
