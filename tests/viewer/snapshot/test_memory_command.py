@@ -19,7 +19,7 @@ from support.programs import Programs
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.app.commands.memory import Memory
-from splatview_viewer.app.memory_command import answer
+from splatview_viewer.app.memory_answers import answer
 from splatview_viewer.snapshot.model import MemorySnapshot
 from splatview_viewer.snapshot.query import Database
 
@@ -59,7 +59,7 @@ def recorded(
     def read(path: Path) -> MemorySnapshot:
         return real
 
-    monkeypatch.setattr("splatview_viewer.app.memory_command.read", read)
+    monkeypatch.setattr("splatview_viewer.app.memory_answers.read", read)
     return data_dir / "training_memory_snapshot.pickle"
 
 

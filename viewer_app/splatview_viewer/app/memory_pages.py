@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.system.files import OutputError, write_output
 from splatview_ipc.system.terminal import printable
-from splatview_viewer.app.memory_command import read
+from splatview_viewer.app.memory_answers import read
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.formats.pictures import check_writable

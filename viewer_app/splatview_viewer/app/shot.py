@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system.files import check_picture
-from splatview_viewer.app.memory_command import read
+from splatview_viewer.app.memory_answers import read
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.app.stills import Named, draw_named
 from splatview_viewer.core.errors import ViewerError

@@ -103,7 +103,7 @@ class Memory(ViewerOptions, _SnapshotOptions):
     """
 
     def execute(self) -> None:
-        from splatview_viewer.app.memory_command import answer, summarise_files
+        from splatview_viewer.app.memory_answers import answer, summarise_files
         from splatview_viewer.core.errors import ViewerError
         from splatview_viewer.snapshot import check_sql, check_timeline
 
@@ -166,7 +166,7 @@ class Memory(ViewerOptions, _SnapshotOptions):
 
     def _show_folder(self, files: list[Path]) -> None:
         """Show the ranks of a folder, or print their peaks."""
-        from splatview_viewer.app.memory_command import summarise_folder
+        from splatview_viewer.app.memory_answers import summarise_folder
         from splatview_viewer.core.errors import ViewerError
         from splatview_viewer.snapshot import check_timeline
         from splatview_viewer.snapshot.loading.ranks import rank_files
