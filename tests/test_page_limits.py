@@ -61,6 +61,8 @@ def test_limits_of_the_configuration_are_those_of_the_code() -> None:
 def test_figures_of_the_guides_are_those_of_the_code() -> None:
     sampling = inspect.signature(splatview.publish_memory).parameters
     options = Serve()
+    copies = round(1 / channel.PERIOD_S["ring"])
+    headers = round(1 / channel.DEFAULT_PERIOD_S)
     figures = {
         "README.md": ["at most a tenth of the GPU's time"],
         "docs/guides/curves.md": [f"at most {SCALAR_SERIES} names"],
@@ -74,6 +76,11 @@ def test_figures_of_the_guides_are_those_of_the_code() -> None:
         "docs/guides/remote.md": [
             f"port {options.port}, or the next free one of twenty"
         ],
+        "docs/how_it_works.md": [
+            f"Copies are made at most {copies} times a second",
+            f"writes a header, at most {headers} times a second",
+            "an asynchronous copy to pinned memory, at most a tenth of the time",
+        ],
         "docs/viewer.md": [f"{options.record_memory} MB hold (`--record-memory`)"],
     }
     assert options.gpu_budget == 0.1
@@ -81,6 +88,7 @@ def test_figures_of_the_guides_are_those_of_the_code() -> None:
     assert memory_recording.MAX_OOM_SNAPSHOTS == 4
     assert memory_recording.OOM_PERIOD_S == 10
     assert PORTS_TRIED == 20
+    assert pinned_host.SHARE == 0.1
     for name, phrases in figures.items():
         text = " ".join((ROOT / name).read_text().split())
         for phrase in phrases:
