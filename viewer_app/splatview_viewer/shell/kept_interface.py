@@ -33,15 +33,17 @@ class _Ground(NamedTuple):
 class KeptInterface:
     """Decides when a picture is shown with the interface of the last one."""
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: User, *, is_software: bool) -> None:
+        """is_software: the processor draws pictures, and drawing one twice is slow."""
         self._user = user
+        self._is_software = is_software
         self._grounds: list[_Ground] | None = None
         """What the last interface was drawn for; None: for one picture alone."""
         self._drawn_at = -math.inf
-        self._kept_at = -math.inf
-        """When the last picture was shown with an older interface."""
+        self._suited_at = -math.inf
+        """When the last interface suited other pictures."""
         self._is_fast = False
-        """Two pictures that were shown so came soon after each other."""
+        """Two such pictures came soon after each other."""
 
     def note_drawing(self, now: float) -> None:
         """Note that the interface was drawn, and what for."""
@@ -53,12 +55,15 @@ class KeptInterface:
         self._grounds = None
 
     def stays(self, now: float) -> bool:
-        """Return whether the pictures drawn now are shown with the last interface."""
+        """Return whether the pictures drawn now are shown with the last interface.
+
+        Those of a slow stream are drawn twice then, the second time with their own.
+        """
         if not self._can_stay():
             return False
-        self._is_fast = now - self._kept_at < KEPT_S
-        self._kept_at = now
-        return True
+        self._is_fast = now - self._suited_at < KEPT_S
+        self._suited_at = now
+        return self._is_fast or not self._is_software
 
     def is_due(self, now: float) -> bool:
         """Return whether to draw an interface for the next pictures, after those of now.
@@ -66,7 +71,7 @@ class KeptInterface:
         It is not drawn where the next ones may come so late that they have one of their
         own.
         """
-        if self._kept_at != now or not self._is_fast or self._user.dirty:
+        if self._suited_at != now or not self._is_fast or self._user.dirty:
             return False
         return now - self._drawn_at >= _OLD_S
 
