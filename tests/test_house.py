@@ -331,6 +331,15 @@ def test_nothing_is_unpickled() -> None:
                 )
 
 
+def test_publishing_calls_no_collective() -> None:
+    """A rank that publishes waits for no other: nothing there is torch.distributed's."""
+    for source in sources("ipc", "splatview"):
+        imported = {module for module, _ in source.imports}
+        assert not any(module.startswith("torch.distributed") for module in imported)
+        used = {attribute for _, attribute in source.attributes}
+        assert "distributed" not in used, source.name
+
+
 def test_promises_of_security_name_tests_that_exist() -> None:
     section = (
         (ROOT / "SECURITY.md")

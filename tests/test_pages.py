@@ -44,6 +44,14 @@ PAGES = {str(path.relative_to(ROOT)): path for path in all_pages()}
 BLOCKS = [block for path in PAGES.values() for block in blocks_of(path)]
 _DIRECTIVE = re.compile(r"\{[\w-]+\}.*")
 _VARIABLE = re.compile(r"\bSPLATVIEW_[A-Z_]+\b")
+_PROMISE = re.compile(
+    r"\b(?:never|at most|bounded|waits? (?:for no|neither))\b"
+    r"|\d ?(?:µs|ms|%|[KMG]i?B|seconds|times a second)(?!\w)",
+    re.IGNORECASE,
+)
+_PROOF = re.compile(r"\btests/\w+|\bperformance\.md|\bsecurity\.md", re.IGNORECASE)
+_PAGES_WITH_SOURCES = ("docs/other_viewers.md", "docs/performance.md")
+"""Their figures have a source or a run beside them."""
 
 
 def _python_blocks(page: Path) -> list[Block]:
@@ -291,6 +299,24 @@ def test_tests_and_benchmarks_that_pages_name_exist() -> None:
                 assert has_test, f"{name}: {file} has no {test}"
         for file in re.findall(r"\bbenchmarks/[\w/]+\.(?:py|json)", text):
             assert (ROOT / file).is_file(), f"{name}: {file}"
+
+
+def test_sections_that_promise_name_what_holds_it() -> None:
+    """Find a test, or a link to figures or to security's tests, beside a promise."""
+    for name, path in PAGES.items():
+        is_page = name == "README.md" or name.startswith("docs/")
+        if not is_page or name in _PAGES_WITH_SOURCES:
+            continue
+        text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+        for section in re.split(r"\n(?=#)", text):
+            promise = _PROMISE.search(" ".join(section.split()))
+            if promise is None or _PROOF.search(section):
+                continue
+            heading = section.strip().partition("\n")[0]
+            pytest.fail(
+                f"{name}, {heading}: names no test for {promise[0]!r}; name one as "
+                "(test: `tests/x.py::test_y`), or say less"
+            )
 
 
 def test_links_of_the_readme_lead_to_files_and_headings() -> None:
