@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import operator
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview.adapters import checks
 from splatview.api.memory_recording import MemoryRecording
@@ -49,7 +50,7 @@ def publish_memory(
     The first call begins: a thread reads PyTorch's statistics `hz` times a second (at
     most 100), which takes a fraction of a millisecond; nothing waits for the GPU. Every
     call marks a step, which is counted unless `step` says its number; it costs a
-    microsecond or two. The other arguments of later calls are not read.
+    microsecond or two. The other arguments of later calls are checked and change nothing.
 
     A full snapshot is taken when a viewer asks for one, and when an allocation fails; it
     stops the training for about 0.3 seconds for 100,000 entries. The last 8 are kept in
@@ -77,19 +78,49 @@ def publish_memory(
     Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1.
     """
     meter: Meter | None = session().features.get(f"memory {name}")
+    arguments = _Arguments(device, hz, max_entries)
     if meter is None:
         checks.stream_name(name)
-        entries = checks.integer("max_entries", max_entries, 1, 10**8)
+        checked = arguments.check()
         new_meter = functools.partial(
             Meter,
             name=name,
-            device=_ordinal(device),
-            hz=checks.real("hz", hz, 0.001, _MAX_HZ),
-            max_entries=entries if record else None,
+            device=checked.device,
+            hz=checked.hz,
+            max_entries=checked.max_entries if record else None,
         )
         meter = session().feature(f"memory {name}", new_meter)
+    elif not arguments.are_the_same(meter.last_arguments):
+        arguments.check()
     if meter is not None:
+        meter.last_arguments = arguments
         meter.mark(step)
+
+
+class _Arguments(NamedTuple):
+    """The arguments of `publish_memory` that only its first call uses.
+
+    A tuple, as every step of a training makes one.
+    """
+
+    device: Any
+    hz: Any
+    max_entries: Any
+
+    def are_the_same(self, others: _Arguments | None) -> bool:
+        """Return whether these are the very objects of an earlier call.
+
+        A call in a loop passes the same ones each time, which need no second check.
+        """
+        return others is not None and all(map(operator.is_, self, others))
+
+    def check(self) -> _Arguments:
+        """Return the device's ordinal and the numbers. Raises TypeError, ValueError."""
+        return _Arguments(
+            device=_ordinal(self.device),
+            hz=checks.real("hz", self.hz, 0.001, _MAX_HZ),
+            max_entries=checks.integer("max_entries", self.max_entries, 1, 10**8),
+        )
 
 
 class Meter:
@@ -139,6 +170,8 @@ class Meter:
         self._last_peaks = (0, 0)
         """PyTorch's highest values at the last sample: allocated, reserved."""
         self._trouble = ""
+        self.last_arguments: _Arguments | None = None
+        """Those of the last call, which were checked."""
         self._meta: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
         self.samples = Samples()
         self._lock = threading.RLock()

@@ -62,6 +62,24 @@ def wait_for_samples(reader: MemoryReader, count: int = 1) -> None:
     wait_until(lambda: len(reader.poll().samples) >= count)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hz": "x"}, "hz is a str"),
+        ({"max_entries": 0}, "max_entries is 0"),
+        ({"device": "tpu"}, "device is 'tpu'"),
+    ],
+)
+def test_mistakes_in_later_calls_are_named(
+    arguments: dict[str, Any], message: str
+) -> None:
+    splatview.publish_memory(device="cpu", hz=1)
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError), match=message):
+            splatview.publish_memory(**arguments)
+    splatview.publish_memory(device="cpu", hz=2)
+
+
 def test_publish_memory_samples_host_memory_without_cuda(
     reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

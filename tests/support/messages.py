@@ -1,7 +1,8 @@
 """Collect what the command line prints of arguments that cannot be used.
 
 `python tests/support/messages.py` writes tests/cli/messages.json again: its keys are the
-commands, each with what is set in the environment before it.
+commands, each with what is set in the environment before it. Behind FULL_DISK= no file
+that a command writes finds space.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import io
 import json
 import os
+import pickle
+import re
 import shlex
 import sys
 import tempfile
@@ -30,6 +33,7 @@ def fill(folder: Path) -> None:
     import numpy as np
     from PIL import Image
 
+    from support.memory_data import snapshot, training
     from support.scene_files import ply_columns, truth, write_ply
 
     Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(folder / "good.png")
@@ -38,6 +42,9 @@ def fill(folder: Path) -> None:
     (folder / "text.txt").write_text("no scene")
     (folder / "points.ply").write_text(POINTS)
     write_ply(folder / "scene.ply", ply_columns(truth(20)))
+    trace = pickle.dumps(snapshot(training().events))
+    (folder / "snapshots").mkdir()
+    (folder / "snapshots" / "memory.pickle").write_bytes(trace)
 
 
 def run(args: list[str]) -> tuple[int, str]:
@@ -60,6 +67,8 @@ def collect_messages() -> dict[str, str]:
 
     AssertionError unless each ends with status 2.
     """
+    from support.full_disk import full_disk
+
     messages = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         fill(Path(folder))
@@ -70,10 +79,15 @@ def collect_messages() -> dict[str, str]:
             if "=" in args[0]:
                 name, value = args.pop(0).split("=", 1)
                 variables[name] = value
-            with mock.patch.dict(os.environ, variables):
+            disk: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+            if "FULL_DISK" in variables:
+                disk = full_disk()
+            with mock.patch.dict(os.environ, variables), disk:
                 code, text = run(args)
             assert code == 2, f"{line}: {code}, {text}"
             assert "Traceback" not in text, f"{line}: {code}, {text}"
+            # How many pictures were made until then depends on the machine.
+            text = re.sub(r"splatview: \d+ of \d+ pictures.*\n", "", text)
             text = text.replace(os.environ["SPLATVIEW_RUNTIME_DIR"], "RUNTIME_DIR")
             messages[line] = text.replace(folder, "FOLDER")
         assert set(os.listdir()) == files_before, "nothing is written"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 """Suffixes of picture files, and Pillow's names of their formats."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk, and of a user's full share of one."""
 _MAX_LINKS = 40
 """Links that the kernel follows in one path."""
 
@@ -39,6 +41,7 @@ class OutputError(OSError):
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(f"cannot write to {os.fspath(path)!r}: {reason}")
+        self.reason = reason
 
 
 def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
@@ -53,7 +56,10 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
             reason = "the current folder was removed; go to another, or name one"
             return OutputError(path, reason)
         return OutputError(path, f"there is no folder {folder!r}; make it first")
-    return OutputError(path, error.strerror or str(error))
+    reason = error.strerror or str(error)
+    if error.errno in _NO_SPACE:
+        reason += "; free some there, or write to another disk"
+    return OutputError(path, reason)
 
 
 def check_output(path: str | os.PathLike[str]) -> None:

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 from support import widgets
+from support.full_disk import full_disk
 from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.scalars.view import ScalarsView
+from splatview_viewer.recording import recorder
 from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.recording.recorder import Tape
+from splatview_viewer.recording.recording import INDEX
 from splatview_viewer.shell.time_area import chosen_lane
 from splatview_viewer.ui import controls
 from splatview_viewer.ui.tracks import Track
@@ -297,6 +300,37 @@ def test_scene_too_large_for_the_recording_is_reported_once(
         viewer.until(shows_and_warns)
     assert caplog.text.count("could not be recorded") == 1
     assert not len(tape(viewer).recording)
+
+
+def test_full_disk_is_told_once_and_recording_goes_on_when_there_is_space(
+    tmp_path: Path,
+    open_viewer: Callable[..., Viewer],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "_ERROR_GAP", 0.0)
+    viewer = open_viewer((300, 200), record=RecordOptions(tmp_path, every=10))
+    record(viewer, 0)
+    kept = tape(viewer).recording.folder
+    assert kept is not None
+
+    def is_listed() -> bool:
+        return (kept.path / INDEX).exists()
+
+    viewer.until(is_listed)
+    with full_disk() as attempts:
+
+        def has_failed() -> bool:
+            return attempts.count(kept.path) == i and not tape(viewer).at_work
+
+        for i in (1, 2, 3):
+            publish(i)
+            viewer.until(has_failed)
+    (notice,) = viewer.state.notices
+    assert "a snapshot could not be recorded: cannot write to" in notice
+    assert "free some there" in notice
+    assert caplog.text.count("could not be recorded") == 1
+    record(viewer, 4)
 
 
 def test_hidden_stream_is_recorded_into_a_folder_and_opened_later(

@@ -166,7 +166,9 @@ class App:
         if options.memo is not None:
             catalogue.memo = options.memo
         if options.record is not None and options.record.on:
-            catalogue.recorder = Recorder(options.record, self.work, screen.wake)
+            catalogue.recorder = Recorder(
+                options.record, self.work, screen.wake, catalogue.notice
+            )
         return catalogue
 
     def _make_user(self, screen: Screen) -> User:

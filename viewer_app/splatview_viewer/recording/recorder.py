@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.system.files import OutputError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
@@ -45,11 +46,23 @@ class Recorder:
     """The tapes of all streams, their jobs that pack and write, and their limits."""
 
     def __init__(
-        self, options: RecordOptions, gpu_work: GpuWork, wake: Callable[[], None]
+        self,
+        options: RecordOptions,
+        gpu_work: GpuWork,
+        wake: Callable[[], None],
+        notice: Callable[[str], None],
     ) -> None:
-        """`wake` ends the loop's sleep, from any thread."""
+        """Start with no tape.
+
+        Args:
+            options: what is recorded, and where.
+            gpu_work: limits what snapshots cost.
+            wake: ends the loop's sleep, from any thread.
+            notice: logs a fault and shows it to all users, once. On the loop's thread.
+        """
         self.options = options
         self.wake = wake
+        self.notice = notice
         self.governor = gpu_work.governor
         self._tapes: list[Tape] = []
         self.jobs = JobQueue("splatview recorder", wake)
@@ -166,6 +179,7 @@ class Tape:
                 return
             self._take_in(now)
         schedule = self._schedule
+        self._check_index_job()
         schedule.notice(stream.version, now)
         if now < schedule.next_at:
             return
@@ -246,8 +260,7 @@ class Tape:
             packed = pack(frame_scene, background, cuda)
             if frame.intact():
                 if folder is not None:
-                    folder.check_in_place()
-                    write_packed(folder.path / file, packed)
+                    _write_snapshot(folder, file, packed)
                 snapshot = SceneSnapshot(
                     file=file,
                     step=step,
@@ -345,12 +358,18 @@ class Tape:
         snapshots = list(recording.snapshots)
 
         def write(_: Job[None]) -> None:
-            try:
-                folder.write_index(interval, snapshots, dropped)
-            except OSError as e:
-                self._report(f"{folder.path}: its index cannot be written: {e}")
+            folder.write_index(interval, snapshots, dropped)
 
         self._index_job = self._recorder.jobs.submit(write)
+
+    def _check_index_job(self) -> None:
+        """Tell why the folder's index could not be written, if so."""
+        job = self._index_job
+        if job is None or not job.done:
+            return
+        self._index_job = None
+        if job.fault:
+            self._report(f"what is recorded cannot be listed: {job.fault}")
 
     def _fail(self, text: str, now: float) -> None:
         """Tell that a snapshot failed; pause before the next one."""
@@ -358,10 +377,10 @@ class Tape:
         self._schedule.next_at = now + _ERROR_GAP
 
     def _report(self, text: str) -> None:
-        """Log an error, once while it lasts."""
+        """Tell all users of an error, once."""
         if text != self.error:
             self.error = text
-            log.warning("%s", text)
+            self._recorder.notice(text)
 
     def finish(self, wait: bool = False) -> None:
         """Wait until no job reads memory of a GPU, which is about to be freed.
@@ -386,7 +405,21 @@ class Tape:
         if self.recording.folder is not None:
             if self._index_job is not None:
                 self._index_job.wait(_TIMEOUT)
+                self._check_index_job()
             self.recording.folder.close()
+
+
+def _write_snapshot(folder: StreamFolder, file: str, packed: Packed) -> None:
+    """Write a snapshot into a folder.
+
+    Raises OutputError that names the folder alone: the same fault of the next snapshot
+    has the same text, and is told once.
+    """
+    folder.check_in_place()
+    try:
+        write_packed(folder.path / file, packed)
+    except OutputError as e:
+        raise OutputError(folder.path, e.reason) from e
 
 
 def _step_of(frame: StreamFrame) -> int:
