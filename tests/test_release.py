@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,33 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 @pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_setup_refuses_an_old_python_with_its_version_and_the_next_step(
+    tmp_path: Path,
+) -> None:
+    # No other interpreter is in the path, or it would be taken instead.
+    (tmp_path / "dirname").symlink_to(shutil.which("dirname") or "")
+    old = tmp_path / "python3.8"
+    old.write_text(
+        f"#!{shutil.which('bash')}\n"
+        'if [[ $1 == --version ]]; then echo "Python 3.8.10"; fi\n'
+        "[[ $1 == --version ]]\n"
+    )
+    old.chmod(0o755)
+    setup = subprocess.run(
+        [shutil.which("bash") or "bash", ROOT / ".ci" / "setup"],
+        env={"PATH": str(tmp_path), "PYTHON": "python3.8"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert setup.returncode == 1
+    assert setup.stderr == (
+        "Python 3.8.10 does not suit: splatview needs Python 3.11 to 3.14.\n"
+        "Install one and name it: make PYTHON=/path/to/python3.11 ...\n"
+    )
 
 
 def test_files_name_one_version() -> None:
