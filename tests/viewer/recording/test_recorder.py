@@ -322,6 +322,28 @@ def test_shot_draws_the_newest_snapshot_of_a_folder(
     )
 
 
+def test_video_films_the_newest_snapshot_of_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "first", count=1)
+    record(tmp_path / "second", count=1, start=2)
+    record(tmp_path / "both", count=2)
+    pictures = {}
+    for name in ("first", "second", "both"):
+        film = tmp_path / f"film of {name}"
+        arguments = [str(film), str(tmp_path / name), "--size", "64x48", "--fps", "0.5"]
+        assert main(["video", *arguments]) == 0
+        pictures[name] = [path.read_bytes() for path in sorted(film.iterdir())]
+    assert len(pictures["both"]) == 4
+    assert pictures["both"] == pictures["second"] != pictures["first"]
+    capsys.readouterr()
+    record(tmp_path / "both", count=1, run="another")
+    assert main(["video", str(tmp_path / "out.mp4"), str(tmp_path / "both")]) == 2
+    assert f"name the folder of one: {tmp_path / 'both' / 'a-run-splats'}" in (
+        capsys.readouterr().err
+    )
+
+
 def test_impossible_recording_options_are_refused() -> None:
     with pytest.raises(ViewerError, match="--record-every is 0"):
         RecordOptions(every=0).check("serve")
