@@ -50,7 +50,8 @@ def publish_memory(
     The first call begins: a thread reads PyTorch's statistics `hz` times a second (at
     most 100), which takes a fraction of a millisecond; nothing waits for the GPU. Every
     call marks a step, which is counted unless `step` says its number; it costs a
-    microsecond or two. The other arguments of later calls are checked and change nothing.
+    microsecond or two. The other arguments of later calls are checked, and change
+    nothing.
 
     A full snapshot is taken when a viewer asks for one, and when an allocation fails; it
     stops the training for about 0.3 seconds for 100,000 entries. The last 8 are kept in
