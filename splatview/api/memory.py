@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import operator
 import os
 import threading
 import time
@@ -79,9 +78,9 @@ def publish_memory(
     Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1.
     """
     meter: Meter | None = session().features.get(f"memory {name}")
-    arguments = _Arguments(device, hz, max_entries)
     if meter is None:
         checks.stream_name(name)
+        arguments = _Arguments(device, hz, max_entries)
         checked = arguments.check()
         new_meter = functools.partial(
             Meter,
@@ -91,29 +90,30 @@ def publish_memory(
             max_entries=checked.max_entries if record else None,
         )
         meter = session().feature(f"memory {name}", new_meter)
-    elif not arguments.are_the_same(meter.last_arguments):
+        if meter is not None:
+            meter.arguments = arguments
+    elif not meter.arguments.are(device, hz, max_entries):
+        arguments = _Arguments(device, hz, max_entries)
         arguments.check()
+        meter.arguments = arguments
     if meter is not None:
-        meter.last_arguments = arguments
         meter.mark(step)
 
 
 class _Arguments(NamedTuple):
-    """The arguments of `publish_memory` that only its first call uses.
+    """The arguments of `publish_memory` that only its first call uses."""
 
-    A tuple, as every step of a training makes one.
-    """
+    device: Any = None
+    hz: Any = None
+    max_entries: Any = None
 
-    device: Any
-    hz: Any
-    max_entries: Any
-
-    def are_the_same(self, others: _Arguments | None) -> bool:
-        """Return whether these are the very objects of an earlier call.
+    def are(self, device: Any, hz: Any, max_entries: Any) -> bool:
+        """Return whether these are the very objects of a later call.
 
         A call in a loop passes the same ones each time, which need no second check.
         """
-        return others is not None and all(map(operator.is_, self, others))
+        is_same_device = device is self.device
+        return is_same_device and hz is self.hz and max_entries is self.max_entries
 
     def check(self) -> _Arguments:
         """Return the device's ordinal and the numbers. Raises TypeError, ValueError."""
@@ -171,7 +171,7 @@ class Meter:
         self._last_peaks = (0, 0)
         """PyTorch's highest values at the last sample: allocated, reserved."""
         self._trouble = ""
-        self.last_arguments: _Arguments | None = None
+        self.arguments = _Arguments()
         """Those of the last call, which were checked."""
         self._meta: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
         self.samples = Samples()
