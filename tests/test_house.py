@@ -168,13 +168,12 @@ def test_only_kinds_compare_names_of_kinds() -> None:
         path.name for path in (ROOT / "ipc" / "splatview_ipc" / "kinds").glob("*.py")
     )
     compared = re.compile(rf'\.kind (==|!=) "({names.replace(".py", "")})"')
-    matches = [
-        f"{path.relative_to(viewer)}: {line.strip()}"
-        for path in viewer.rglob("*.py")
-        if path.relative_to(viewer).parts[0] != "kinds"
-        for line in path.read_text().splitlines()
-        if compared.search(line)
-    ]
+    matches = []
+    for path in viewer.rglob("*.py"):
+        if path.relative_to(viewer).parts[0] == "kinds":
+            continue
+        lines = path.read_text().splitlines()
+        matches += [f"{path}: {line}" for line in lines if compared.search(line)]
     assert not matches
 
 
@@ -413,21 +412,14 @@ def test_tests_neither_sleep_nor_read_a_clock() -> None:
         "perf_counter_ns",
         "process_time",
     }
-    paths = {
-        f"{source.name}: time.{attribute}"
-        for source in _outside_support()
-        for owner, attribute in source.attributes
-        if owner == "time" and attribute in forbidden
-    }
-    paths |= {
-        f"{source.name}: from time import {name}"
-        for source in _outside_support()
-        for module, names in source.imports
-        if module == "time"
-        for name in names
-        if name in forbidden
-    }
-    assert not paths, "use support.wait:\n" + "\n".join(sorted(paths))
+    uses = []
+    for source in _outside_support():
+        names = {attribute for owner, attribute in source.attributes if owner == "time"}
+        for module, imported_names in source.imports:
+            if module == "time":
+                names |= set(imported_names)
+        uses += [f"{source.name}: time.{name}" for name in sorted(names & forbidden)]
+    assert not uses, "use support.wait:\n" + "\n".join(uses)
 
 
 def test_parameter_lists_are_short() -> None:

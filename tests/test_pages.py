@@ -83,12 +83,11 @@ def test_python_blocks_run(
 
 def test_python_blocks_name_what_exists() -> None:
     """Check also blocks that are not run."""
-    unknown = [
-        f"{block.place}: {name}"
-        for block in BLOCKS
-        if block.language in PYTHON_LANGUAGES
-        for name in unknown_names(block.code)
-    ]
+    unknown = []
+    for block in BLOCKS:
+        if block.language in PYTHON_LANGUAGES:
+            names = unknown_names(block.code)
+            unknown += [f"{block.place}: {name}" for name in names]
     assert not unknown
 
 
@@ -264,12 +263,10 @@ def test_every_environment_variable_is_in_the_table(
 ) -> None:
     """Find the table in --help and on the page of the configuration, too."""
     table = {variable.name for variable in VARIABLES}
-    product = _named_variables(
-        path
-        for folder in ("splatview", "ipc", "viewer_app")
-        for path in (ROOT / folder).rglob("*.py")
-        if path.name != "variables.py"
-    )
+    sources: list[Path] = []
+    for folder in ("splatview", "ipc", "viewer_app"):
+        sources += (ROOT / folder).rglob("*.py")
+    product = _named_variables(path for path in sources if path.name != "variables.py")
     assert product == table | set(INTERNAL_NAMES)
     main(["--help"])
     assert table <= set(_VARIABLE.findall(capsys.readouterr().out))

@@ -78,16 +78,14 @@ def test_peer_of_the_same_run_gives_the_ratio() -> None:
         "images/s": "10.0 (0.0 moved)",
     }
     peer_row = {"what": "nerfview: still", "training speed": "0.490", "images/s": "7.8"}
-    remaining_rows = [
-        {"what": title, "training speed": "1.0"}
-        for title in (
-            "none, published at every step",
-            "scene refreshed 10 times/s",
-            "camera moving all the time, default budget",
-            "camera moving, --gpu-budget 1",
-            "1 s of dragging, 1 s of rest",
-        )
-    ]
+    titles = (
+        "none, published at every step",
+        "scene refreshed 10 times/s",
+        "camera moving all the time, default budget",
+        "camera moving, --gpu-budget 1",
+        "1 s of dragging, 1 s of rest",
+    )
+    remaining_rows = [{"what": title, "training speed": "1.0"} for title in titles]
     with_peer = page_text(
         [record("gpu_training", H200, [viewer_row, *remaining_rows, peer_row])]
     )
