@@ -17,7 +17,7 @@ from imgui_bundle import imgui, implot
 from splatview_viewer.core.errors import error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 log = logging.getLogger("splatview")
 
@@ -71,25 +71,24 @@ def end_window() -> None:
 
     Unlike one that is raised, which the parts after the window would pay for.
     """
-    try:
-        imgui.end()
-    except RuntimeError as e:
-        _log_mistake(str(e))
-        with _no_asserts():
-            _restore_window_to_end()
-            imgui.end()
+    _end_by(imgui.end)
 
 
 def end_frame() -> None:
     """End the frame of the current context, also where something was left open."""
+    _end_by(imgui.render)
+
+
+def _end_by(end: Callable[[], None]) -> None:
+    """Call a function of imgui's that ends something, once more after a mistake."""
     try:
-        imgui.render()
-    # imgui raises this for what is open.
+        end()
+    # imgui raises this for a mistake, such as what was left open.
     except RuntimeError as e:
         _log_mistake(str(e))
         with _no_asserts():
             _restore_window_to_end()
-            imgui.render()
+            end()
 
 
 def _restore_window_to_end() -> None:
