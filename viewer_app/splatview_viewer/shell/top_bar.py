@@ -13,8 +13,9 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.shell.bar_commands import (
     BUTTONS,
-    names_of_view,
     run_command,
+    shortcut_of,
+    shortcuts_of_view,
 )
 from splatview_viewer.shell.commands import PALETTE, named, viewer_command
 from splatview_viewer.shell.menu import (
@@ -378,11 +379,12 @@ class _Bar:
             reason = command.reason(user)
         elif user.view is None or user.view.empty:
             reason = "nothing is shown"
-        elif name not in names_of_view(user):
+        elif name not in shortcuts_of_view(user):
             reason = button.missing
         hint = button.hint
-        if button.keys:
-            hint = f"{hint} ({button.keys})"
+        shortcut = shortcut_of(user, name)
+        if shortcut:
+            hint = f"{hint} ({shortcut})"
         is_on = name == "panel.toggle" and user.has_panel
         if name == "screen.full" and user.screen.desktop.is_full:
             is_on = True
@@ -489,14 +491,15 @@ class _Bar:
             names.insert(0, "panel.toggle")
         for name in names:
             command = viewer_command(name)
-            is_known = command is not None or name in names_of_view(user)
+            is_known = command is not None or name in shortcuts_of_view(user)
             button = BUTTONS[name]
             if is_known:
                 reason = None
                 if command is not None:
                     reason = command.reason(user)
                 run = partial(user.do, run_command, user, name)
-                row = MenuRow(button.hint, run, button.icon, button.keys, reason)
+                shortcut = shortcut_of(user, name)
+                row = MenuRow(button.hint, run, button.icon, shortcut, reason)
                 rows.append(row)
         draw_menu(_PHONE_MENU, rows, corner)
 
