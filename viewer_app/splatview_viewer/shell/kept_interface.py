@@ -33,10 +33,8 @@ class _Ground(NamedTuple):
 class KeptInterface:
     """Decides when a picture is shown with the interface of the last one."""
 
-    def __init__(self, user: User, *, is_software: bool) -> None:
-        """is_software: the processor draws pictures, and drawing one twice is slow."""
+    def __init__(self, user: User) -> None:
         self._user = user
-        self._is_software = is_software
         self._grounds: list[_Ground] | None = None
         """What the last interface was drawn for; None: for one picture alone."""
         self._drawn_at = -math.inf
@@ -57,13 +55,14 @@ class KeptInterface:
     def stays(self, now: float) -> bool:
         """Return whether the pictures drawn now are shown with the last interface.
 
-        Those of a slow stream are drawn twice then, the second time with their own.
+        Those of a slow stream are not: they would be drawn twice, the second time with
+        an interface of their own.
         """
         if not self._can_stay():
             return False
         self._is_fast = now - self._suited_at < KEPT_S
         self._suited_at = now
-        return self._is_fast or not self._is_software
+        return self._is_fast
 
     def is_due(self, now: float) -> bool:
         """Return whether to draw an interface for the next pictures, after those of now.

@@ -79,7 +79,7 @@ class User(UserActions):
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.schedule = Schedule(self)
         """What has to be drawn, and when."""
-        self.kept_interface = KeptInterface(self, is_software=gpu_work.software)
+        self.kept_interface = KeptInterface(self)
         self._pictures = UserPictures(self, gpu_work)
         self.host = Host(
             self.say,
