@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from page_pictures import MAX_BYTES, QUALITIES
 from pictures import settle
 from PIL import Image
+from webp_pictures import write_picture
 
 if TYPE_CHECKING:
     from support.viewer import Viewer
@@ -72,7 +72,8 @@ def take(name: str) -> None:
             _TURNS_OF_LATE_STARTERS.get(name, _TURNS_BEFORE_PICTURE),
         )
         settle(viewer)
-        write(Image.fromarray(viewer.screen.pixels()[..., :3].copy()), name)
+        picture = Image.fromarray(viewer.screen.pixels()[..., :3].copy())
+        write_picture(picture, TARGET, name)
         splatview.close()
 
 
@@ -81,17 +82,6 @@ def show_both_runs(viewer: Viewer) -> None:
     viewer.user.choose_tab("compare")
     for run in ("slow", "fast"):
         viewer.user.interface.state.plotted[f"{run}/scalars"] = True
-
-
-def write(picture: Image.Image, name: str) -> None:
-    """Write a picture with the first quality by which it is small enough."""
-    TARGET.mkdir(parents=True, exist_ok=True)
-    file = TARGET / f"{name}.webp"
-    for quality in QUALITIES:
-        picture.save(file, quality=quality, method=6)
-        if file.stat().st_size <= MAX_BYTES:
-            break
-    print(f"{file}: {file.stat().st_size / 1000:.0f} kB", flush=True)
 
 
 def main() -> None:

@@ -14,13 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
-from readme_pictures import join_pictures
+from webp_pictures import join_pictures, write_picture
 
 TARGET = Path(__file__).parents[1] / "docs" / "pictures"
-QUALITIES = (88, 80, 72)
-"""The first with which a picture is small enough is taken."""
-MAX_BYTES = 120_000
-MAX_WIDTH = 1260
 
 
 class Cut(NamedTuple):
@@ -52,36 +48,24 @@ PHONE = ("6a-phone", "6b-phone-photograph")
 """Beside each other in "phone"."""
 
 
-def write(picture: Image.Image, name: str) -> None:
-    """Write a picture, not wider than pages show it."""
-    width = min(picture.width, MAX_WIDTH)
-    height = round(picture.height * width / picture.width)
-    small = picture.resize((width, height), Image.Resampling.LANCZOS)
-    file = TARGET / f"{name}.webp"
-    for quality in QUALITIES:
-        small.save(file, quality=quality, method=6)
-        if file.stat().st_size <= MAX_BYTES:
-            break
-    print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
-
-
 def main() -> None:
     """Write the pictures whose sources are there, and name the others."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="what `make pictures` wrote")
     folder = parser.parse_args().folder
-    TARGET.mkdir(exist_ok=True)
     for name, cut in CUTS.items():
         source = folder / f"{cut.source}.png"
         if not source.is_file():
             print(f"{name} is left out: there is no {source}")
             continue
         picture = Image.open(source).convert("RGB")
-        write(picture if cut.box is None else picture.crop(cut.box), name)
+        if cut.box is not None:
+            picture = picture.crop(cut.box)
+        write_picture(picture, TARGET, name)
     sources = [folder / f"{name}.png" for name in PHONE]
     if all(source.is_file() for source in sources):
         left, right = (Image.open(source).convert("RGB") for source in sources)
-        write(join_pictures(left, right), "phone")
+        write_picture(join_pictures(left, right), TARGET, "phone")
 
 
 if __name__ == "__main__":

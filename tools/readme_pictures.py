@@ -12,13 +12,10 @@ import argparse
 from pathlib import Path
 
 from PIL import Image
+from webp_pictures import join_pictures, write_picture
 
 TARGET = Path(__file__).parents[1] / ".github" / "pictures"
 WIDTH = 1200
-QUALITY = 84
-_GAP = 24
-"""Pixels between two pictures beside each other."""
-_BACKGROUND = (14, 15, 17)
 SINGLE = {
     "window": "1-look-dark",
     "panes": "3-compare",
@@ -30,34 +27,16 @@ PAGES = ("2-look-light", "6b-phone-photograph")
 """The pictures beside each other in "browser": a page on a desktop, and on a phone."""
 
 
-def join_pictures(left: Image.Image, right: Image.Image) -> Image.Image:
-    """Return two pictures of one height beside each other."""
-    height = right.height
-    left = left.resize((round(left.width * height / left.height), height))
-    both = Image.new("RGB", (left.width + _GAP + right.width, height), _BACKGROUND)
-    both.paste(left, (0, 0))
-    both.paste(right, (left.width + _GAP, 0))
-    return both
-
-
-def write(picture: Image.Image, name: str) -> None:
-    """Write one of the README's pictures."""
-    height = round(picture.height * WIDTH / picture.width)
-    small = picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
-    file = TARGET / f"{name}.webp"
-    small.save(file, quality=QUALITY, method=6)
-    print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
-
-
 def main() -> None:
     """Make all of the README's pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="what `make pictures` wrote")
     folder = parser.parse_args().folder
     for name, source_name in SINGLE.items():
-        write(Image.open(folder / f"{source_name}.png").convert("RGB"), name)
+        picture = Image.open(folder / f"{source_name}.png").convert("RGB")
+        write_picture(picture, TARGET, name, WIDTH)
     pages = [Image.open(folder / f"{name}.png").convert("RGB") for name in PAGES]
-    write(join_pictures(*pages), "browser")
+    write_picture(join_pictures(*pages), TARGET, "browser", WIDTH)
 
 
 if __name__ == "__main__":
