@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -282,24 +283,13 @@ def _write_png_zip(folder, t):
     return w.write_zip(folder / "a.zip", w.gsplat_png_files(square(t)))
 
 
-@case("gsplat checkpoint", w.EXACT, 4)
-def _write_gsplat_checkpoint(folder, t):
-    return w.write_checkpoint(folder / "a.pt", t, "gsplat")
+def _write_checkpoint(folder, t, layout):
+    return w.write_checkpoint(folder / "a.pt", t, layout)
 
 
-@case("inria checkpoint", w.EXACT, 4)
-def _write_inria_checkpoint(folder, t):
-    return w.write_checkpoint(folder / "a.pt", t, "inria")
-
-
-@case("nerfstudio checkpoint", w.EXACT, 4)
-def _write_nerfstudio_checkpoint(folder, t):
-    return w.write_checkpoint(folder / "a.pt", t, "nerfstudio")
-
-
-@case("mapping checkpoint", w.EXACT, 4)
-def _write_mapping_checkpoint(folder, t):
-    return w.write_checkpoint(folder / "a.pt", t, "mapping")
+for _layout in ("gsplat", "inria", "nerfstudio", "mapping"):
+    _write = partial(_write_checkpoint, layout=_layout)
+    case(f"{_layout} checkpoint", w.EXACT, 4)(_write)
 
 
 def cases_of(family: str) -> dict[str, FormatCase]:
