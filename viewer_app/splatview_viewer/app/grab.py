@@ -179,8 +179,8 @@ class Grabber:
         if layout != self._layouts.get(name):
             self._layouts[name] = layout
             stream.describe(layout, copy=True if tensor.is_cuda else None)
-        stream.publish(((tensor,), {"layout": "HWC"}))
-        return RenderResult(name, stream.version, flipped)
+        version = stream.publish_awaited(((tensor,), {"layout": "HWC"}))
+        return RenderResult(name, version, flipped)
 
     def _can_share(self) -> bool:
         """Return whether OpenGL's pictures come to CUDA without the host; tried once."""
