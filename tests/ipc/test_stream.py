@@ -443,6 +443,20 @@ def test_an_awaited_version_wakes_the_helper_that_meant_to_sleep(
     assert read_version(pair, version) == 3
 
 
+def test_what_a_publish_left_is_written_now_if_a_reader_waits_for_it(
+    pair: Pair,
+) -> None:
+    pair.publish(image(1))
+    shows(pair, 1)
+    for value in range(2, 102):
+        pair.publish(image(value))
+    pair.turn_helper()
+    assert published(pair).is_behind()
+    version = published(pair).hasten()
+    pair.turn_helper()
+    assert read_version(pair, version) == 101
+
+
 def test_the_first_reader_that_waits_is_served_at_once(pair: Pair) -> None:
     """Its caller keeps the tensors as they are meanwhile."""
     pair.publish(image(1))
