@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _START_TIMEOUT_S = 60.0
 """The program loads torch."""
 _POLL_PERIOD_S = 2e-4
+_SPIN_S = 1e-3
+"""Seconds after an answer in which its picture is looked for without a pause: a GPU is
+about to finish it."""
 LATE_S = 5.0
 """Time beyond a request's own timeout until the program counts as hanging."""
 _LARGE_BYTES = 1 << 26
@@ -96,15 +99,18 @@ class GrabClient:
         assert isinstance(answer, RenderResult)
         if self._subscriber is None:
             self._subscriber = Subscriber(self._run, client="grab")
+        pauses_from = time.monotonic() + _SPIN_S
         while True:
             picture = self._read_picture(self._subscriber, answer, gpu)
             if picture is not None:
                 return picture
             if not self._program.is_running():
                 raise self.ended()
-            if time.monotonic() > self._deadline:
+            now = time.monotonic()
+            if now > self._deadline:
                 raise self._timed_out()
-            time.sleep(_POLL_PERIOD_S)
+            # Other threads get the interpreter in any case.
+            time.sleep(0.0 if now < pauses_from else _POLL_PERIOD_S)
             self._subscriber.poll()
 
     def _read_picture(

@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_SIZE = (1280, 720)
-_POLL_S = 0.001
-"""Seconds between two looks for what is on its way."""
+_SHORTEST_PAUSE_S = 2e-5
+_LONGEST_PAUSE_S = 1e-3
+"""Seconds between two looks for what is on its way, ..."""
+_PAUSE_SHARE = 1 / 8
+"""... and in between this share of the time that was waited so far."""
 _ARRIVAL_S = 2.0
 """Seconds for the data of a picture in place; a view shows it after half a second in
 any case."""
@@ -50,16 +53,20 @@ _COMPLETE_S = 300.0
 def wait_until(poll: Callable[[], T | None], end: float) -> T | None:
     """Call `poll` until it returns something, and return that.
 
-    No other function here waits.
+    No other function here waits. What comes soon is seen soon, and a long wait costs
+    little.
 
     Args:
         end: `time.monotonic()`; None is returned if there was nothing by then.
     """
+    started_at = time.monotonic()
     while True:
         result = poll()
-        if result is not None or time.monotonic() >= end:
+        now = time.monotonic()
+        if result is not None or now >= end:
             return result
-        time.sleep(_POLL_S)
+        pause = _PAUSE_SHARE * (now - started_at)
+        time.sleep(min(max(pause, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S))
 
 
 @dataclass(frozen=True)

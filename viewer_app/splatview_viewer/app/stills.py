@@ -199,16 +199,16 @@ class Stills:
         end += time.monotonic() - loading_from
 
         def has_announced() -> bool | None:
+            if len(run.streams) >= request.streams or not run.alive:
+                return True
             self._subscriber.poll()
-            return len(run.streams) >= request.streams or not run.alive or None
+            return None
 
         wait_until(has_announced, end)
         newest_end = min(time.monotonic() + _NEWEST_S, end)
         newest = stream.version
 
         def attempt() -> _Attempt | None:
-            # Parts of a sharded scene may come late.
-            self._finder.poll(request.run, time.monotonic())
             version = request.after
             if not version:
                 version = 1
@@ -219,6 +219,8 @@ class Stills:
                 return _Attempt(result)
             if stream.fault or not run.alive:
                 return _Attempt()
+            # Parts of a sharded scene may come late.
+            self._finder.poll(request.run, time.monotonic())
             return None
 
         outcome = wait_until(attempt, end)
@@ -342,7 +344,8 @@ class Stills:
                     waiting.remove(linked)
             return not waiting or None
 
-        wait_until(poll, math.inf)
+        if waiting:
+            wait_until(poll, math.inf)
         return frames
 
     def release_idle(self) -> bool:
