@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "generated_examples",
     "generated_pages",
+    "phone_tables",
     "short_literals",
 ]
 exclude_patterns = ["extensions", "static"]
