@@ -105,6 +105,8 @@ def test_limits_of_the_architecture_are_those_of_the_code() -> None:
     phrases = [
         f"| {rates.pop()} a second; zero-copy: {zero_copy_rate} versions;",
         f"what a publish left | {stream.GRACE_S:g} s |",
+        f"{stream.GRACE_S:g} s\nafter the last publish the helper",
+        f"with those {stream.SETTLE_S:g} s after it",
         f"between publishes | {round(1 / stream.LIVE_PERIOD_S)} a second",
         f"| messages | {limits.MAX_MESSAGE / KIB:g} KiB each",
         f"texts of {text_limit}, {limits.MAX_META_BYTES / KIB:g} KiB together",

@@ -45,13 +45,17 @@ BLOCKS = [block for path in PAGES.values() for block in blocks_of(path)]
 _DIRECTIVE = re.compile(r"\{[\w-]+\}.*")
 _VARIABLE = re.compile(r"\bSPLATVIEW_[A-Z_]+\b")
 _PROMISE = re.compile(
-    r"\b(?:never|at most|bounded|waits? (?:for no|neither))\b"
-    r"|\d ?(?:µs|ms|%|[KMG]i?B|seconds|times a second)(?!\w)",
-    re.IGNORECASE,
+    r"\b(?:never|at most|bounded|waits? (?:for no|neither))\b", re.IGNORECASE
+)
+_FIGURE = re.compile(
+    r"[\d.,]*\d ?(?:[µum]?s|seconds?|minutes?|Hz|(?:times|pictures|frames) a second|pictures/s"
+    r"|%|bytes|[kKMG]i?B)(?!\w)"
 )
 _PROOF = re.compile(r"\btests/\w+|\bperformance\.md|\bsecurity\.md", re.IGNORECASE)
 _PAGES_WITH_SOURCES = ("docs/other_viewers.md", "docs/performance.md")
 """Their figures have a source or a run beside them."""
+_SOURCE = re.compile(r"\]\(https://")
+"""A link to the page or file of another project whose figure it is."""
 
 
 def _python_blocks(page: Path) -> list[Block]:
@@ -298,21 +302,42 @@ def test_tests_and_benchmarks_that_pages_name_exist() -> None:
             assert (ROOT / file).is_file(), f"{name}: {file}"
 
 
-def test_sections_that_promise_name_what_holds_it() -> None:
-    """Find a test, or a link to figures or to security's tests, beside a promise."""
+def _sections() -> Iterator[tuple[str, str]]:
+    """Yield the sections of pages without their code, each behind page and heading."""
     for name, path in PAGES.items():
-        is_page = name == "README.md" or name.startswith("docs/")
-        if not is_page or name in _PAGES_WITH_SOURCES:
+        if name in _PAGES_WITH_SOURCES:
             continue
         text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
         for section in re.split(r"\n(?=#)", text):
-            promise = _PROMISE.search(" ".join(section.split()))
-            if promise is None or _PROOF.search(section):
-                continue
             heading = section.strip().partition("\n")[0]
+            yield f"{name}, {heading}", section
+
+
+def test_sections_that_promise_name_what_holds_it() -> None:
+    """Find a test, or a link to figures or to security's tests, beside a promise."""
+    for place, section in _sections():
+        promise = _PROMISE.search(" ".join(section.split()))
+        if promise is None or _PROOF.search(section):
+            continue
+        pytest.fail(
+            f"{place}: names no test for {promise[0]!r}; name one as "
+            "(test: `tests/x.py::test_y`), or say less"
+        )
+
+
+def test_figures_name_what_holds_them() -> None:
+    """Find a test, a row or a source in a figure's paragraph or in one beside it."""
+    for place, section in _sections():
+        paragraphs = re.split(r"\n\s*\n", section)
+        for index, paragraph in enumerate(paragraphs):
+            figure = _FIGURE.search(" ".join(paragraph.split()))
+            nearby = "\n".join(paragraphs[max(0, index - 1) : index + 2])
+            if figure is None or _PROOF.search(nearby) or _SOURCE.search(nearby):
+                continue
             pytest.fail(
-                f"{name}, {heading}: names no test for {promise[0]!r}; name one as "
-                "(test: `tests/x.py::test_y`), or say less"
+                f"{place}: names no test for {figure[0]!r}; name one as (test: "
+                "`tests/x.py::test_y`), link a row of performance.md or a source, "
+                "or say less"
             )
 
 
