@@ -6,7 +6,7 @@ They are checked before anything is allocated or opened.
 VERSION = "0.2.0"
 """Release of splatview; the build and `splatview.__version__` read it here. Refusals
 for another protocol name it."""
-PROTOCOL = 13
+PROTOCOL = 14
 """Version of messages and shared-memory layouts. Both sides exchange it first;
 different ones do not talk."""
 

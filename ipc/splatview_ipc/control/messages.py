@@ -391,6 +391,7 @@ class VersionHeader(
     kind: Kind
     generation: Counter
     meta: MetaDict
+    """Where "step" is a whole number, 0 stands for it: the slot has the number."""
 
 
 encode = msgspec.msgpack.Encoder().encode

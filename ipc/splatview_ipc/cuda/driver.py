@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import torch
 
@@ -347,23 +347,6 @@ def stream_object(stream: int) -> Any:
     return bindings().CUstream(stream)
 
 
-def write_value(index: int, stream: int, address: int, value: int) -> None:
-    """Have the GPU write 64 bits when all earlier work of a stream has ended.
-
-    The writes of that work can be seen everywhere by then. Never waits, costs 1 or 2
-    us.
-
-    Args:
-        index: the device of the stream.
-        stream: its number.
-        address: the device address of memory of `register_host`.
-        value: to write.
-    """
-    enqueue(
-        index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0
-    )
-
-
 def enqueue(index: int, stream: int, name: str, *args: Any) -> None:
     """Call a function that queues work on a stream of a device, at the least cost.
 
@@ -379,6 +362,54 @@ def enqueue(index: int, stream: int, name: str, *args: Any) -> None:
     # For the default stream of another device, and for threads without a context.
     with context(index):
         call(name, *args)
+
+
+class StreamMarks:
+    """Words of pinned host memory that a GPU writes in the order of a stream.
+
+    What a mark needs is looked up and made once, and the library is called without the
+    bindings: in a training, whose caches are cold at each call, the lookups and
+    conversions cost more than the driver does. For one thread at a time.
+    """
+
+    def __init__(self, index: int, addresses: Sequence[int]) -> None:
+        """Prepare the writes.
+
+        Args:
+            index: the device.
+            addresses: the words' device addresses, in memory of `register_host`.
+        """
+        torch = sys.modules["torch"]
+        self._index = index
+        self._addresses = [ctypes.c_uint64(address) for address in addresses]
+        self._stream = ctypes.c_void_p()
+        self._value = ctypes.c_uint64()
+        self._current_stream = torch._C._cuda_getCurrentRawStream
+        self._current_device = torch._C._cuda_getDevice
+        # "v2" is what the headers of CUDA mean by cuStreamWriteValue64.
+        self._write_value = _library().cuStreamWriteValue64_v2
+
+    def mark(self, word: int, value: int) -> None:
+        """Have the GPU write a word when all earlier work of torch's stream has ended.
+
+        The writes of that work can be seen everywhere by then. Never waits.
+
+        Args:
+            word: index of its address.
+            value: to write, 64 bits.
+        """
+        stream = self._current_stream(self._index)
+        address = self._addresses[word]
+        if stream or self._current_device() == self._index:
+            self._stream.value = stream
+            self._value.value = value
+            if not self._write_value(self._stream, address, self._value, 0):
+                return
+        # For the default stream of another device, and for threads without a context;
+        # it also names the error of a call that failed.
+        name = "cuStreamWriteValue64"
+        with context(self._index):
+            call(name, stream_object(stream), address.value, value, 0)
 
 
 _side_streams: dict[int, torch.cuda.Stream] = {}
@@ -417,7 +448,7 @@ def stream_after(index: int, stream: int) -> Iterator[bool]:
 def register_host(address: int, size: int, index: int) -> int:
     """Pin host memory so that the GPU reads and writes it; return its device address.
 
-    The GPU can write also in the order of a stream (`write_value`). `release_host` the
+    The GPU can write also in the order of a stream (`StreamMarks`). `release_host` the
     memory before it is unmapped. Takes about a millisecond per 3 MB. Raises
     SharingError, also if the GPU cannot write so.
     """

@@ -39,9 +39,7 @@ DEFAULT_PERIOD_S = 1 / 60
 class SharedFields:
     """The fields of a value that was shared in place, and what they were made from."""
 
-    layout: ValueLayout
     tensors: Tensors
-    addresses: list[int]
     fields: dict[str, torch.Tensor]
 
 
@@ -65,7 +63,7 @@ class Channel:
     """True for a transport that shares the tensors where they are stored."""
     period: float = field(init=False)
     """Shortest mean time between two versions, seconds."""
-    _shared: SharedFields | None = None
+    shared: SharedFields | None = None
 
     def __post_init__(self) -> None:
         self.is_zero_copy = self.transport in ZERO_COPY
@@ -76,21 +74,15 @@ class Channel:
     ) -> dict[str, torch.Tensor]:
         """Return the tensors of a frame by name, to be shared where they are stored.
 
-        They are the last ones as long as the same tensors are at the same addresses.
-        This saves a dozen calls of torch, which are most of the time of a publish. The
-        tensors are referenced here, so that no other tensor can get their addresses.
+        They are the last ones for the same tuple of tensors, since a layout's `match`
+        returns it again only while all of them are where they were. This saves a dozen
+        calls of torch. The tensors are referenced here, so that no other tensor can get
+        their addresses.
         """
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        shared = self._shared
-        if (
-            shared is None
-            or shared.layout is not layout
-            or shared.tensors is not tensors
-            or shared.addresses != addresses
-        ):
-            fields = layout.frame(tensors)
-            shared = SharedFields(layout, tensors, addresses, fields)
-            self._shared = shared
+        shared = self.shared
+        if shared is None or shared.tensors is not tensors:
+            shared = SharedFields(tensors, layout.frame(tensors))
+            self.shared = shared
         return shared.fields
 
     def take_writer(self) -> Writer | None:
@@ -98,7 +90,7 @@ class Channel:
         writer = self.writer
         self.writer = None
         self.written = None
-        self._shared = None
+        self.shared = None
         return writer
 
     def drop_writer(self) -> None:

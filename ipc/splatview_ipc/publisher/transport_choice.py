@@ -71,8 +71,11 @@ class TransportChoice:
         self._gpus: dict[str, TrainerGpu] = {}
         """By device: values of an earlier device may still be written."""
         self._addresses: list[int] = []
-        """Where the tensors of the last publish were stored."""
-        self._move_count = 0
+        """Where the tensors were stored when `count_move` saw them last."""
+        self.move_count = 0
+        """Publishes in a row whose tensors were elsewhere than those before them."""
+        self._keeps_moving = False
+        """True for good once there were too many of these."""
 
     def change_device(self, device: str) -> SharingError | None:
         """Take in the device of the values to come, and forget all failures.
@@ -100,19 +103,13 @@ class TransportChoice:
         if self._kind != "gaussians" or self._keeps_moving:
             return False
         addresses = [tensor.data_ptr() for tensor in tensors]
-        has_moved = addresses != self._addresses
-        self._move_count = self._move_count + 1 if has_moved else 0
+        if addresses == self._addresses:
+            self.move_count = 0
+            return False
         self._addresses = addresses
+        self.move_count += 1
+        self._keeps_moving = self.move_count >= _MAX_MOVES
         return self._keeps_moving
-
-    def restart_moves(self) -> None:
-        """Begin a new row of publishes, unless the limit was reached."""
-        if not self._keeps_moving:
-            self._move_count = 0
-
-    @property
-    def _keeps_moving(self) -> bool:
-        return self._move_count >= _MAX_MOVES
 
     def add_failure(self, transport: str, reason: str) -> None:
         """Offer a transport no more, because of this reason."""

@@ -5,8 +5,12 @@ from __future__ import annotations
 import platform
 import threading
 
-_IS_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
-"""True where the processor may reorder stores (ARM), so that one lock is no fence."""
+IS_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
+"""True where the processor may reorder stores (ARM), so that one lock is no fence.
+
+On x86 others see stores in their order, but for those of large copies: a few words, or
+a header, need no fence there.
+"""
 _thread_data = threading.local()
 """Holds the lock of each thread: a forked process then finds none of them taken."""
 
@@ -25,6 +29,6 @@ def full_fence() -> None:
         _thread_data.lock = lock
     with lock:
         pass
-    if _IS_WEAKLY_ORDERED:
+    if IS_WEAKLY_ORDERED:
         with lock:
             pass

@@ -9,7 +9,7 @@ Otherwise the data lie in other memory, one slot after the other.
 
 The control page consists of 64-bit words. The first four, MAGIC_WORD to OLDEST_KEPT,
 describe the ring; from FIRST_SLOT on, each slot has WORDS_PER_SLOT words, of which SEQ
-to ARRIVED are in use. slot_writer.py explains how they change.
+to STEP are in use. slot_writer.py explains how they change.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from splatview_ipc.shm.segment import PAGE, round_up
 if TYPE_CHECKING:
     import torch
 
-MAGIC = 0x33_47_4E_49_52_54_4C_50
-"""The letters "PLTRING3"."""
+MAGIC = 0x34_47_4E_49_52_54_4C_50
+"""The letters "PLTRING4"."""
 
 # Words of the ring.
 MAGIC_WORD = 0
@@ -49,6 +49,11 @@ HEADER_LENGTH = 4
 """Bytes of the encoded header."""
 ARRIVED = 5
 """Zero-copy only: the sequence number that the GPU writes when it has come that far."""
+STEP = 6
+"""Zero-copy only: the metadata "step", 64 bits with a sign.
+
+It is new at every version, where the rest of the header stays for long.
+"""
 
 HEADER_BYTES = PAGE
 """Bytes that each slot has for its header."""

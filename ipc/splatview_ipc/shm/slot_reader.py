@@ -7,7 +7,7 @@ other readers.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc import kinds
 from splatview_ipc.control import limits
@@ -31,6 +31,7 @@ from splatview_ipc.shm.slot_layout import (
     MAGIC_WORD,
     SEQ,
     SLOT_COUNT,
+    STEP,
     TIME,
     VERSION,
     SlotLayout,
@@ -41,6 +42,19 @@ if TYPE_CHECKING:
 
     from splatview_ipc.control.frame import DeviceTensor, RemoteTensor
     from splatview_ipc.control.messages import Ref, SegmentRef
+
+_MAX_SIGNED = 2**63 - 1
+"""Words above it stand for negative numbers."""
+
+
+class Stamp(NamedTuple):
+    """A version as the words of its slot describe it."""
+
+    version: int
+    time_ns: int
+    """Time of writing, in ns since the epoch."""
+    step: int
+    """Zero-copy only: the metadata "step", where that is a whole number."""
 
 
 class SlotReader(SlotLayout):
@@ -132,17 +146,20 @@ class SlotReader(SlotLayout):
                 best_version = words[first_word + VERSION]
         return newest
 
-    def stamp(self, slot: int) -> tuple[int, int]:
-        """Return a slot's version and time.
+    def stamp(self, slot: int) -> Stamp:
+        """Return the version of a slot, as its words describe it.
 
         Raises ValueError for numbers out of range.
         """
         first_word = self.first_words[slot]
         version = self._words[first_word + VERSION]
         time_ns = self._words[first_word + TIME]
+        step = self._words[first_word + STEP]
         if max(version, time_ns) > limits.MAX_COUNTER:
             raise ValueError("version or time out of range")
-        return version, time_ns
+        if step > _MAX_SIGNED:
+            step -= 2**64
+        return Stamp(version, time_ns, step)
 
     def _read_header(self, slot: int) -> bytes:
         """Return the bytes of a slot's header, at most HEADER_BYTES."""
@@ -174,7 +191,7 @@ class SlotReader(SlotLayout):
         kinds.check_frame(header.kind, specs, header.meta)
         return header
 
-    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> StreamFrame | None:
+    def _frame(self, slot: int, seq: int, stamp: Stamp) -> StreamFrame | None:
         """Return a slot's frame, of the decoded header. Raises ValueError.
 
         Returns None if there is nothing to read yet.
@@ -186,11 +203,10 @@ class SlotReader(SlotLayout):
             return is_unchanged
 
         header = self._header
-        version, time_ns = stamp
         return StreamFrame(
             kind=header.kind,
-            version=version,
-            time_ns=time_ns,
+            version=stamp.version,
+            time_ns=stamp.time_ns,
             meta=dict(header.meta),
             tensors={t.name: self._tensor(slot, t) for t in header.tensors},
             intact=is_intact,

@@ -25,6 +25,8 @@ from splatview_ipc.shm.slot_layout import DONE, SEQ, choose_ring_size
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
 _WORD_BYTES = 8
@@ -35,6 +37,8 @@ class GpuSlotWriter(SlotWriter):
 
     marked = DONE
     """The word of a slot that the GPU writes."""
+    _mark: Callable[[int, int], None]
+    """Have the GPU write a slot's number at the end of torch's current stream."""
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
@@ -57,8 +61,6 @@ class GpuSlotWriter(SlotWriter):
         self.index = index
         self._pinned = 0
         """Address of the pinned memory; 0: nothing is pinned."""
-        self._marks: list[int] = []
-        """By slot, the address of its marked word on the device."""
         self._closed = False
 
     def _pin(self, size: int) -> None:
@@ -69,10 +71,11 @@ class GpuSlotWriter(SlotWriter):
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
         device_address = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
-        self._marks = [
+        addresses = [
             device_address + _WORD_BYTES * (first_word + self.marked)
             for first_word in self.first_words
         ]
+        self._mark = driver.StreamMarks(self.index, addresses).mark
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether tensors are on this device and fit into a slot."""
@@ -108,11 +111,6 @@ class GpuSlotWriter(SlotWriter):
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source, non_blocking=True)
         self._mark(slot, even_sequence)
-
-    def _mark(self, slot: int, sequence: int) -> None:
-        """Have the GPU write a slot's number at the end of torch's current stream."""
-        stream = driver.current_stream(self.index)
-        driver.write_value(self.index, stream, self._marks[slot], sequence)
 
     def _idle(self) -> bool:
         """Return whether no queued GPU work uses the slots or the control page."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_ipc.control.messages import MemoryRef, Ref
+    from splatview_ipc.shm.slot_reader import Stamp
     from splatview_ipc.transports import Descriptors
 
 _WAIT_S = 5.0
@@ -179,7 +180,7 @@ class ZeroCopyReader(SlotReader):
     def _decode(self, raw: bytes) -> VersionHeader:
         return decode_version_header(raw)
 
-    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> StreamFrame | None:
+    def _frame(self, slot: int, seq: int, stamp: Stamp) -> StreamFrame | None:
         header = self._header
         if not self._generations:
             return None
@@ -187,7 +188,10 @@ class ZeroCopyReader(SlotReader):
         is_offered = header.generation == generation.serial
         if not is_offered or self._words[OLDEST_KEPT] > generation.serial:
             return None  # its tensors have not been offered yet, or are gone already
-        kinds.check_frame(header.kind, generation.specs, header.meta)
+        meta = dict(header.meta)
+        if type(meta.get("step")) is int:
+            meta["step"] = stamp.step
+        kinds.check_frame(header.kind, generation.specs, meta)
         arrival = _Arrival(self.first_words[slot] + ARRIVED, seq)
         self._newest = arrival
 
@@ -201,12 +205,11 @@ class ZeroCopyReader(SlotReader):
             self._retire()
 
         generation.frames += 1
-        version, time_ns = stamp
         return StreamFrame(
             kind=header.kind,
-            version=version,
-            time_ns=time_ns,
-            meta=dict(header.meta),
+            version=stamp.version,
+            time_ns=stamp.time_ns,
+            meta=meta,
             tensors=dict(generation.tensors),
             intact=intact,
             release=release,

@@ -1,16 +1,20 @@
 """Transport for CUDA tensors whose storage stays, in the trainer: nothing is copied.
 
 The trainer describes its tensors once; this is a *generation*, offered to each viewer.
-A version is then a header with time and metadata in one of a few slots, and a word
-there that the GPU writes after the trainer's work. When the tensors move (a
-densification), a new generation begins.
+A version is then a header with the metadata in one of a few slots, some words beside it
+with number, time and step, and a word there that the GPU writes after the trainer's
+work. When the tensors move (a densification), a new generation begins.
+
+In a training the caches are cold at each version, so that its cost is that of the code
+and the objects that it touches: a header is encoded and stored only when it differs
+from the one that the slot has.
 
 Invariants (tests/ipc/test_models.py explores 1 to 4)
 1. The tensors of a header are those of the generation that it names: no reader can mix
    generations. A reader that has not opened it yet shows nothing new.
 2. A slot's number is odd while the writer is in it. A reader takes the number, then
-   version, time and header, then the number again, with the loads in this order: what
-   it made a frame of was whole then, and is a copy of its own.
+   version, time, step and header, then the number again, with the loads in this order:
+   what it made a frame of was whole then, and is a copy of its own.
 3. The trainer keeps the tensors of a replaced generation for KEEP_S seconds, and never
    more than two; the word `oldest kept` moves on before their memory is released, and
    never goes back: only one thread at a time moves it.
@@ -26,19 +30,31 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
+from operator import is_
 from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.control.messages import InPlaceRef, VersionHeader, encode
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.export import Shared, share_tensors
-from splatview_ipc.shm.fence import full_fence
-from splatview_ipc.shm.slot_layout import ARRIVED, HEADER_BYTES, OLDEST_KEPT
+from splatview_ipc.shm.fence import IS_WEAKLY_ORDERED, full_fence
+from splatview_ipc.shm.slot_layout import (
+    ARRIVED,
+    DONE,
+    HEADER_BYTES,
+    HEADER_LENGTH,
+    OLDEST_KEPT,
+    SEQ,
+    STEP,
+    TIME,
+    VERSION,
+)
 from splatview_ipc.shm.slot_writer import header_error
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import torch
 
@@ -50,6 +66,7 @@ _MAX_REPLACED = 2
 _ALL_RELEASED = 2**63 - 1
 """The word `oldest kept` when no generation is kept any more."""
 _SLOTS = 4
+_WORD_MASK = 2**64 - 1
 _serials = itertools.count(1)
 """Serial numbers of all generations of this process: no two writers share any."""
 
@@ -84,6 +101,10 @@ class ZeroCopyWriter(GpuSlotWriter):
     marked = ARRIVED
     _last_tensors: dict[str, torch.Tensor] | None = None
     """The tensors of the last version."""
+    _header: bytes = b""
+    """The encoded header of the last version."""
+    _header_items: Sequence[Any] = ()
+    """What it was encoded from: the kind, and the metadata's names and values."""
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
@@ -98,6 +119,8 @@ class ZeroCopyWriter(GpuSlotWriter):
         index = next(iter(tensors.values())).get_device()
         self._gpu = driver.gpu_uuid(index)
         super().__init__(index, 0, _SLOTS)
+        self._slot_headers = [b""] * _SLOTS
+        """The header that each slot has."""
         self._generations: deque[_WriterGeneration] = deque()
         self._last_key: tuple[Any, ...] = ()
         """`_storage_key` of the newest generation."""
@@ -138,16 +161,60 @@ class ZeroCopyWriter(GpuSlotWriter):
                     return False
                 self._start_generation(tensors)
             self._last_tensors = tensors
+        step = meta.get("step")
+        if type(step) is int:
+            meta = {**meta, "step": 0}
+        else:
+            step = 0
+        items = [kind, *meta, *meta.values()]
+        # Objects, since 1 and True are equal; none of them is of a type that changes.
+        has_same_items = len(items) == len(self._header_items)
+        if not has_same_items or not all(map(is_, items, self._header_items)):
+            self._header = self._encode_header(kind, meta)
+            self._header_items = items
+        slot = (self._last + 1) % self.slot_count
+        sequence = self._store(slot, version, step)
+        self._mark(slot, sequence)
+        return True
+
+    def _encode_header(self, kind: str, meta: dict[str, Any]) -> bytes:
+        """Return the header of the newest generation's versions with this metadata.
+
+        Raises SharingError when it is too long.
+        """
         serial = self._generations[-1].serial
         header = encode(VersionHeader(kind, serial, meta))  # type: ignore[arg-type]
         if len(header) > HEADER_BYTES:
             raise header_error(header)
-        slot = (self._last + 1) % self.slot_count
-        sequence = self.begin(slot)
-        self.set_done(slot, sequence)
-        self.commit(slot, sequence, header, version)
-        self._mark(slot, sequence)
-        return True
+        return header
+
+    def _store(self, slot: int, version: int, step: int) -> int:
+        """Store a version with the present header in a slot; return its even number.
+
+        All words of the slot in one pass: nothing is copied between its begin and its
+        end that would need `begin` and `commit` apart.
+        """
+        words = self._words
+        first_word = self.first_words[slot]
+        even_sequence = words[first_word + SEQ] + 2
+        words[first_word + SEQ] = even_sequence - 1
+        if IS_WEAKLY_ORDERED:
+            full_fence()
+        header = self._header
+        if self._slot_headers[slot] is not header:
+            start = self.header_offsets[slot]
+            self.segment.map[start : start + len(header)] = header
+            words[first_word + HEADER_LENGTH] = len(header)
+            self._slot_headers[slot] = header
+        words[first_word + DONE] = even_sequence
+        words[first_word + VERSION] = version
+        words[first_word + TIME] = time.time_ns()
+        words[first_word + STEP] = step & _WORD_MASK
+        if IS_WEAKLY_ORDERED:
+            full_fence()
+        words[first_word + SEQ] = even_sequence
+        self._last = slot
+        return even_sequence
 
     def _start_generation(self, tensors: dict[str, torch.Tensor]) -> None:
         """Share these tensors, and offer them instead of the last ones."""
@@ -158,6 +225,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         generation = _WriterGeneration(next(_serials), tuple(detached.values()), undo)
         self._generations.append(generation)
         self._last_key = _storage_key(tensors)
+        self._header_items = ()
         self._ref = InPlaceRef(
             self.segment.ref, self._gpu, generation.serial, memories, refs
         )
