@@ -34,6 +34,7 @@ from splatview_viewer.render.base import ALPHA_MIN, PAINTS, Pixels, RenderOption
 from splatview_viewer.render.gsplat import drawing
 from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters, Scene
 from splatview_viewer.render.gsplat.scene import Active, activate
+from splatview_viewer.render.gsplat.to_bytes import over_background
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats
@@ -339,3 +340,21 @@ def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
         assert np.isfinite(short.alpha).all()
     fitting, _ = drawn(frames, gaussians, slots=needed)
     assert np.array_equal(fitting.color, complete.color)
+
+
+# -- bytes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("background", [(0.0, 0.0, 0.0), (0.2, 1.0, 0.5)])
+def test_picture_over_a_background_becomes_the_nearest_bytes(
+    dtype: torch.dtype, background: tuple[float, float, float]
+) -> None:
+    rgba = torch.rand(7, 59, 4, generator=torch.manual_seed(0)) * 1.4 - 0.2
+    rgba = rgba.to(dtype)
+    kernels = OnCpu("bytes.cu", {"over_background": False})
+    rgb = over_background(rgba, background, kernels)
+    behind = (1 - rgba[..., 3:].float().clamp(0, 1)) * torch.tensor(background)
+    exact = (rgba[..., :3].float() + behind).clamp(0, 1) * 255
+    assert rgb.shape == (7, 59, 3)
+    assert (rgb - exact).abs().max() < 0.51

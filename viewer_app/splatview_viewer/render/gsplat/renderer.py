@@ -18,12 +18,13 @@ from splatview_viewer.render.base import (
     RenderedPicture,
     Renderer,
 )
-from splatview_viewer.render.gsplat import moving
+from splatview_viewer.render.gsplat import cuda, moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
 from splatview_viewer.render.gsplat.cuda import GpuClock, on_stream
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
 from splatview_viewer.render.gsplat.scene import ArrayLease, DeviceGaussians
+from splatview_viewer.render.gsplat.to_bytes import over_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -454,15 +455,12 @@ class GsplatPicture(RenderedPicture):
         """
         device = self._renderer.device
         reader = torch.cuda.current_stream(device)
+        launcher = cuda.kernels("bytes.cu", device=device.index)
         with self._renderer._working():
-            self._complete()
-            picture = self._rgba.float()
-            color = picture[..., :3]
-            if any(background):
-                background_color = torch.tensor(background, device=device)
-                transmittance = 1 - picture[..., 3:].clamp(0, 1)
-                color = torch.addcmul(color, transmittance, background_color)
-            rgb = color.clamp(0, 1).mul_(255).add_(0.5).to(torch.uint8)
+            # Before the picture is known to be complete, so that the GPU waits for no one.
+            rgb = over_background(self._rgba, background, launcher)
+            if self._complete():
+                rgb = over_background(self._rgba, background, launcher)
             done = torch.cuda.current_stream(device).record_event()
         reader.wait_event(done)
         rgb.record_stream(reader)
@@ -479,12 +477,18 @@ class GsplatPicture(RenderedPicture):
                 self._draw_again(None)
             yield self._rgba, self._depth
 
-    def _complete(self) -> None:
-        """Wait for the picture, and draw again one that had too few slots."""
-        if not self._is_complete:
-            self._is_complete = not self._renderer._overflowed()
+    def _complete(self) -> bool:
+        """Wait for the picture, and draw again one that had too few slots.
+
+        Returns whether it was drawn again.
+        """
+        if self._is_complete:
+            return False
+        self._is_complete = not self._renderer._overflowed()
+        is_drawn_again = not self._is_complete
         while not self._is_complete:
             self._draw_again(self._target)
+        return is_drawn_again
 
     def _draw_again(self, target: torch.Tensor | None) -> None:
         """Draw again into `target` or new float32 tensors, and wait for it."""
