@@ -288,12 +288,12 @@ def _parse_matrices(fields: Fields, lens: _Lens, width: int, height: int) -> Cam
     K = _array(fields, "K", 3, 3)
     if not rotations.is_rotation(viewmat[:3, :3]):
         raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
-    if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
+    if viewmat[3].tolist() != [0, 0, 0, 1]:
         raise CameraError(
             f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]"
         )
     fixed_entries = K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]]
-    if not np.array_equal(fixed_entries, [0, 0, 0, 0, 1]):
+    if fixed_entries.tolist() != [0, 0, 0, 0, 1]:
         raise CameraError(
             f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], "
             "[0, 0, 1]]"

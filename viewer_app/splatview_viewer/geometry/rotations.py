@@ -20,9 +20,7 @@ _CONJUGATE = np.array([1.0, -1.0, -1.0, -1.0])
 
 def is_rotation(m: np.ndarray) -> bool:
     """Return True if a matrix (3, 3) is a rotation, up to 1e-3."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_orthonormal = np.allclose(m @ m.T, np.eye(3), atol=1e-3)
-        return bool(is_orthonormal and np.linalg.det(m) > 0)
+    return bool(are_rotations(m[None])[0])
 
 
 def are_rotations(m: np.ndarray) -> np.ndarray:
