@@ -355,7 +355,9 @@ class Still:
         """Return whether the picture is of one version, once the GPU has drawn it."""
         if self.view is None or self._is_plot:
             return True
-        self.view.tick(time.monotonic())
+        if self.scene is None:
+            # A scene has looked when its picture was done.
+            self.view.tick(time.monotonic())
         return not self.view.wants.stale
 
     def close(self) -> None:
