@@ -1,7 +1,7 @@
 """CUDA kernels that activate and draw Gaussians agree with NumPy and the reference.
 
-They run on the CPU (`support/kernels_on_cpu.h`). gsplat's projection is replaced by its
-rules; `tests/cuda/test_gsplat_renderer.py` shows that all agrees with gsplat itself.
+They run on the CPU (`support/kernels_on_cpu.h`); `tests/cuda/test_gsplat_renderer.py`
+shows that all agrees with gsplat itself.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import ctypes
 import math
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
+from support.projection import projected
 from support.reference import ReferenceRenderer, ellipses
 from support.renderer_cases import (
     CLASSIC,
@@ -28,11 +27,21 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.geometry.cameras import MODELS, CameraModel
 from splatview_viewer.render import activation
-from splatview_viewer.render.base import ALPHA_MIN, PAINTS, Pixels, RenderOptions
+from splatview_viewer.render.base import (
+    ALPHA_MIN,
+    PAINTS,
+    Pixels,
+    RenderOptions,
+)
 from splatview_viewer.render.gsplat import drawing
-from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters, Scene
+from splatview_viewer.render.gsplat.drawing import (
+    FrameKernels,
+    GraphKey,
+    Parameters,
+    Scene,
+)
 from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.render.gsplat.to_bytes import over_background
 from splatview_viewer.scene import EVERYTHING, Selection
@@ -191,64 +200,63 @@ KERNELS = {
     "blend_overdraw": True,
 }
 VIEW = looking_at_origin(75, 50)
+LEAST_COMPENSATION = 0.2
+RADIUS_CLIP = 1.0
+"""Pixels: Gaussians that reach no further are left out."""
 
 
-class Projection:
-    """Project for one camera as gsplat does, by the reference's rules."""
-
-    CameraModelType = SimpleNamespace(PINHOLE="pinhole")
-
-    def projection_ewa_3dgs_fused_fwd(self, *args: Any) -> tuple[torch.Tensor, ...]:
-        (
-            means,
-            _,
-            quats,
-            scales,
-            opacities,
-            viewmats,
-            Ks,
-            width,
-            height,
-            _,
-            near,
-            far,
-            _,
-            antialiased,
-            model,
-        ) = args
-        view = Camera(
-            viewmats[0].double().numpy(), Ks[0].double().numpy(), width, height, model
-        )
-        rotation = view.viewmat[:3, :3]
-        opacity = opacities.double().numpy()
-        p = means.double().numpy() @ rotation.T + view.viewmat[:3, 3]
-        axes = rotations.matrix(quats.numpy()) * scales.double().numpy()[:, None]
-        centers, _, (xx, xy, yy), det, sharp = ellipses(p, view, rotation @ axes)
-        compensations = np.sqrt(sharp / det)
-        if antialiased:
-            opacity = opacity * compensations
-        extend = np.sqrt(2 * np.log(np.maximum(opacity * 255, 1))).clip(max=3.33)
-        radii = np.ceil(extend[:, None] * np.sqrt(np.stack([xx, yy], 1)))
-        is_visible = (p[:, 2] >= near) & (p[:, 2] <= far) & (opacity >= ALPHA_MIN)
-        is_inside = (centers + radii > 0) & (centers - radii < (width, height))
-        is_visible &= is_inside.all(1)
-        # gsplat leaves the depths of invisible Gaussians as they were.
-        depths = np.where(is_visible, p[:, 2], np.nan)
-        conics = np.stack([yy, -xy, xx], 1) / det[:, None]
-        pixel_radii = np.where(is_visible[:, None], radii, 0).astype(np.int32)
-        tensors = [torch.from_numpy(pixel_radii)[None]]
-        for array in (centers, depths, conics, compensations):
-            tensors.append(torch.from_numpy(array.astype(np.float32))[None])
-        return tuple(tensors)
+def projection(least_compensation: float = 0.0) -> OnCpu:
+    defines = {"LEAST_COMPENSATION": f"{least_compensation}f"}
+    return OnCpu("projection.cu", {"project": False}, defines)
 
 
 @pytest.fixture(scope="module")
-def frames() -> OnCpu:
-    return OnCpu("frame.cu", KERNELS, {"KEY": "short"})
+def frames() -> FrameKernels:
+    macros = {"KEY": "short", "ALPHA_MAX": "0.999f"}
+    return FrameKernels(projection(), OnCpu("frame.cu", KERNELS, macros))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("antialiased", [True, False])
+def test_projection_follows_gsplat_s_rules(
+    model: CameraModel, antialiased: bool
+) -> None:
+    chance = Chance(n=2000, log_scale=(-3.5, 1.5), logit=(0.0, 4.0))
+    s = activated(random_scene(5, chance))
+    view = replace(looking_at_origin(75, 50, model=model), far=5.0)
+    rotation = view.viewmat[:3, :3]
+    p = s.means.double().numpy() @ rotation.T + view.viewmat[:3, 3]
+    axes = rotations.matrix(s.quats.numpy()) * s.scales.double().numpy()[:, None]
+    centers, _, (xx, xy, yy), det, sharp = ellipses(p, view, rotation @ axes)
+    factors = np.ones(len(s))
+    if antialiased:
+        factors = np.sqrt(np.maximum(sharp / det, LEAST_COMPENSATION**2))
+    opacity = s.opacities.double().numpy() * factors
+    extend = np.sqrt(2 * np.log(np.maximum(opacity * 255, 1))).clip(max=3.33)
+    reach = extend[:, None] * np.sqrt(np.stack([xx, yy], 1))
+    sides = np.ceil(reach)
+    is_visible = (p[:, 2] >= view.near) & (p[:, 2] <= view.far) & (opacity >= ALPHA_MIN)
+    is_visible &= (sides > RADIUS_CLIP).any(1)
+    is_visible &= ((centers + sides > 0) & (centers - sides < (75, 50))).all(1)
+    kernels = projection(LEAST_COMPENSATION)
+    tensors = projected(kernels, s, view, antialiased, RADIUS_CLIP)
+    radii, *results = (tensor.numpy() for tensor in tensors)
+    expected = [centers, p[:, 2:], np.stack([yy, -xy, xx], 1) / det[:, None]]
+    if antialiased:
+        expected.append(factors[:, None])
+        assert (factors[is_visible] == LEAST_COMPENSATION).any()
+    assert 300 < is_visible.sum() < len(s) - 300
+    # Rounding decides about a few; determinants of needles are differences.
+    is_same = (radii == np.where(is_visible[:, None], sides, 0)).all(1)
+    assert is_same.mean() > 0.97
+    is_seen = is_visible & (radii > 0).all(1)
+    for got, values in zip(results, expected, strict=False):
+        is_close = np.isclose(got[is_seen], values[is_seen], 1e-3, 1e-4)
+        assert is_close.mean() > 0.97
 
 
 def drawn(
-    kernels: OnCpu,
+    kernels: FrameKernels,
     gaussians: GaussianScene,
     options: RenderOptions = CLASSIC,
     slots: int = 16384,
@@ -275,7 +283,7 @@ def drawn(
         depth = torch.full((view.height, view.width), 7.0)
     needed = torch.full((1,), -1)
     parameters = torch.zeros(ctypes.sizeof(Parameters) // 4)
-    kernels.launch(
+    kernels.drawing.launch(
         "set_frame",
         1,
         64,
@@ -300,7 +308,7 @@ def drawn(
         selected=flags is not None,
         scaled=options.scale != 1.0,
     )
-    drawing.draw(kind, tensors, parameters, Projection(), kernels)
+    drawing.draw(kind, tensors, parameters, kernels)
     picture = rgba.numpy()
     depths = None if depth is None else depth.numpy()
     return Pixels(picture[..., :3], picture[..., 3], depths), int(needed)
@@ -322,7 +330,7 @@ for paint in [paint for paint in PAINTS if paint != "color"]:
 
 @pytest.mark.parametrize(("chance", "options"), FRAMES)
 def test_frame_agrees_with_the_reference(
-    frames: OnCpu, chance: Chance, options: RenderOptions
+    frames: FrameKernels, chance: Chance, options: RenderOptions
 ) -> None:
     gaussians = activated(random_scene(3, chance))
     picture, _ = drawn(frames, gaussians, options)
@@ -330,7 +338,7 @@ def test_frame_agrees_with_the_reference(
     close(picture, expected, 70 if options.paint == "color" else 50)
 
 
-def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
+def test_frame_with_too_few_slots_reports_them(frames: FrameKernels) -> None:
     gaussians = random_scene(3, Chance(n=200))
     complete, needed = drawn(frames, gaussians)
     for slots in (1, 64, 200):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FLAGS = ("--std=c++17",)
-FAST = {"frame.cu": ("--use_fast_math",)}
+FAST = {"frame.cu": ("--use_fast_math",), "projection.cu": ("--use_fast_math",)}
 """Flags by file, as gsplat compiles its own kernels; others are exact."""
 _HEADER = "common.cuh"
 

@@ -1,7 +1,7 @@
 """The kernels that draw one frame, in their order, and what they are given.
 
-gsplat's own projection stays as it is; the other steps work with a fixed number of slots
-for pairs and by gsplat's rules (`frame.cu`), so the picture is gsplat's.
+They work with a fixed number of slots for pairs and by gsplat's rules (`projection.cu`,
+`frame.cu`), so the picture is gsplat's.
 """
 
 from __future__ import annotations
@@ -191,6 +191,15 @@ class Scene:
         return tuple((t.data_ptr(), t.shape, t.stride()) for t in tensors)
 
 
+class FrameKernels(NamedTuple):
+    """The kernels that frames of a kind are drawn with."""
+
+    projection: Launcher
+    """Those of projection.cu."""
+    drawing: Launcher
+    """Those of frame.cu for `GraphKey.key_type`."""
+
+
 class _Frame(NamedTuple):
     """A frame to be drawn."""
 
@@ -198,8 +207,7 @@ class _Frame(NamedTuple):
     scene: Scene
     parameters: torch.Tensor
     """A `Parameters` on the device, as float32."""
-    kernels: Launcher
-    """The kernels of frame.cu for `kind.key_type`."""
+    kernels: FrameKernels
 
     @property
     def gaussian_count(self) -> int:
@@ -226,13 +234,18 @@ class _Shapes(NamedTuple):
 
 
 class _Projection(NamedTuple):
-    """The result of gsplat's projection."""
+    """What `gsplat.fully_fused_projection` returns for one camera."""
 
     radii: torch.Tensor
+    """(N, 2) int32."""
     means2d: torch.Tensor
+    """(N, 2)."""
     depths: torch.Tensor
+    """(N,)."""
     conics: torch.Tensor
-    compensations: torch.Tensor
+    """(N, 3)."""
+    compensations: Any
+    """(N,); `_NULL` if the picture is not antialiased."""
 
 
 class FrameBuffers:
@@ -272,8 +285,7 @@ def draw(
     kind: GraphKey,
     scene: Scene,
     parameters: torch.Tensor,
-    gsplat: Any,
-    kernels: Launcher,
+    kernels: FrameKernels,
 ) -> None:
     """Draw a frame of a scene that is not empty.
 
@@ -281,12 +293,11 @@ def draw(
         kind: sizes and modes.
         scene: what to draw.
         parameters: a `Parameters` on the device, as float32: camera and targets.
-        gsplat: its compiled module.
-        kernels: the kernels of frame.cu for `kind.key_type`.
+        kernels: for this kind.
     """
     frame = _Frame(kind, scene, parameters, kernels)
     buffers = FrameBuffers()
-    _project(frame, buffers, gsplat)
+    _project(frame, buffers)
     _sort(frame, buffers)
     _rasterise(frame, buffers)
 
@@ -294,10 +305,10 @@ def draw(
 # -- from Gaussians to footprints ---------------------------------------------------------
 
 
-def _project(frame: _Frame, buffers: FrameBuffers, gsplat: Any) -> None:
+def _project(frame: _Frame, buffers: FrameBuffers) -> None:
     """Fill `footprints`, `keys`, `counts`, `colors` and, for bodies, `surfaces`."""
     shapes = _choose(frame)
-    _shade(frame, buffers, shapes, _project_centers(frame, shapes, gsplat))
+    _shade(frame, buffers, shapes, _project_centers(frame, shapes))
     if frame.kind.paint_facts.composition == "nearest":
         _make_bodies(frame, buffers, shapes)
 
@@ -316,7 +327,7 @@ def _choose(frame: _Frame) -> _Shapes:
     if kind.scaled:
         scales = frame.new(n, 3)
         scales_target = scales
-    frame.kernels.launch(
+    frame.kernels.drawing.launch(
         "choose",
         blocks(n, 256),
         256,
@@ -332,28 +343,39 @@ def _choose(frame: _Frame) -> _Shapes:
     return _Shapes(opacities, scales)
 
 
-def _project_centers(frame: _Frame, shapes: _Shapes, gsplat: Any) -> _Projection:
-    """Project with gsplat's own kernel."""
+def _project_centers(frame: _Frame, shapes: _Shapes) -> _Projection:
+    """Find where the Gaussians lie in the picture."""
     kind = frame.kind
     scene = frame.scene
-    projection = gsplat.projection_ewa_3dgs_fused_fwd(
+    n = frame.gaussian_count
+    projection = _Projection(
+        radii=frame.new(n, 2, dtype=torch.int32),
+        means2d=frame.new(n, 2),
+        depths=frame.new(n),
+        conics=frame.new(n, 3),
+        compensations=frame.new(n) if _is_antialiased(kind) else _NULL,
+    )
+    frame.kernels.projection.launch(
+        "project",
+        blocks(n, 256),
+        256,
+        _INT(n),
         scene.means,
-        None,
         scene.quats,
         shapes.scales,
         shapes.opacities,
-        frame.parameters[:16].view(1, 4, 4),
-        frame.parameters[16:25].view(1, 3, 3),
-        kind.width,
-        kind.height,
-        EPS_2D,
-        kind.near,
-        kind.far,
-        0.0,
-        _is_antialiased(kind),
-        getattr(gsplat.CameraModelType, kind.model.upper()),
+        frame.parameters[:16],
+        frame.parameters[16:25],
+        _INT(kind.width),
+        _INT(kind.height),
+        _FLOAT(EPS_2D),
+        _FLOAT(kind.near),
+        _FLOAT(kind.far),
+        _FLOAT(0.0),
+        _INT(MODELS.index(kind.model)),
+        *projection,
     )
-    return _Projection(*projection)
+    return projection
 
 
 def _is_antialiased(kind: GraphKey) -> bool:
@@ -386,7 +408,7 @@ def _shade(
             scene.scales,
         )
     degree = kind.degree if kind.paint_facts.has_own_colors else 0
-    frame.kernels.launch(
+    frame.kernels.drawing.launch(
         kernel,
         blocks(n, 128),
         128,
@@ -394,7 +416,7 @@ def _shade(
         frame.parameters,
         scene.means,
         shapes.opacities,
-        projection.compensations if _is_antialiased(kind) else _NULL,
+        projection.compensations,
         scene.sh0,
         _LONG(scene.sh0.stride(0)),
         scene.shN,
@@ -419,7 +441,7 @@ def _make_bodies(frame: _Frame, buffers: FrameBuffers, shapes: _Shapes) -> None:
     kind = frame.kind
     n = frame.gaussian_count
     buffers.surfaces = frame.new(n, BODY_FLOATS)
-    frame.kernels.launch(
+    frame.kernels.drawing.launch(
         "bodies",
         blocks(n, 256),
         256,
@@ -466,7 +488,7 @@ def _group_by_tile(frame: _Frame, buffers: FrameBuffers) -> None:
     pairs = frame.new(slots + size, dtype=torch.int32)
     buffers.ids = pairs[:slots]
     gaussians = pairs[size:]
-    frame.kernels.launch(
+    frame.kernels.drawing.launch(
         "fill",
         blocks(max(n, slots), 256),
         256,
@@ -488,7 +510,7 @@ def _group_by_tile(frame: _Frame, buffers: FrameBuffers) -> None:
         first = part_index * size
         end = min(first + size, slots)
         grouped, positions = torch.sort(tiles[first:end], stable=True)
-        frame.kernels.launch(
+        frame.kernels.drawing.launch(
             "gather",
             blocks(end - first, 256),
             256,
@@ -516,7 +538,7 @@ def _rasterise(frame: _Frame, buffers: FrameBuffers) -> None:
     options: tuple[Any, ...] = ()
     if buffers.surfaces is not None:
         options = (buffers.surfaces, _FLOAT(kind.near))
-    frame.kernels.launch(
+    frame.kernels.drawing.launch(
         kind.paint_facts.cuda_kernel,
         kind.tile_count,
         _BLEND_BLOCK,

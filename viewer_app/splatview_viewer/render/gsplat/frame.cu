@@ -1,13 +1,14 @@
-// What lies between gsplat's projection and the picture, without ever asking the host.
+// What lies between the projection (projection.cu) and the picture, without ever asking the host.
 //
-// A frame: gsplat projects every Gaussian; `shade` finds colour, depth key and the number of tiles of each; a sort by
+// A frame: every Gaussian is projected; `shade` finds colour, depth key and the number of tiles of each; a sort by
 // depth and a running sum (torch) give each Gaussian its place; `fill` writes (tile, Gaussian) pairs in depth order;
 // stable sorts by tile (torch) group them, one part of the pairs after the other, since a sort takes five times the
 // room of what it sorts; `gather` turns each part into a list per tile; `blend` draws them by the rules of gsplat's
 // rasteriser. Arrays hold a fixed number of pairs, so that all sizes are known beforehand; the true number goes to
 // memory that the host can read.
 //
-// KEY (short or int: the type of a tile's number in a sort) is defined by whoever compiles this.
+// KEY (short or int: the type of a tile's number in a sort) and ALPHA_MAX (`Rules` in rules.py) are defined by whoever
+// compiles this.
 
 constexpr int TILE = 16;             // pixels a side
 constexpr float ALPHA_MIN = 1.0f / 255.0f;
@@ -278,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(128) shade_as(
                  conics, depths, tiles_x, tiles_y, footprints, keys, counts, colors, other);
 }
 
-// What gsplat is to project, one thread per Gaussian: opacity 0 of what is hidden, 1 of what can be seen at all if
+// What is to be projected, one thread per Gaussian: opacity 0 of what is hidden, 1 of what can be seen at all if
 // opacity counts no further (`shaped`); and scales times the frame's, if they are asked for.
 extern "C" __global__ void choose(int n, const Frame *frame, const float *opacities, const float *scales,
                                   const u8 *flags, int shaped, float *out_opacities, float *out_scales) {
@@ -443,7 +444,7 @@ __device__ void blended(
             const float dx = xy_opacity.x - px, dy = xy_opacity.y - py;
             float alpha;
             if constexpr (PAINT == POINTS) {
-                alpha = fminf(0.999f, clamped(frame->point_reach - sqrtf(dx * dx + dy * dy), 0.0f, 1.0f));
+                alpha = fminf(ALPHA_MAX, clamped(frame->point_reach - sqrtf(dx * dx + dy * dy), 0.0f, 1.0f));
                 if (alpha < ALPHA_MIN) continue;
             } else {
                 const float sigma = 0.5f * (conic.x * dx * dx + conic.z * dy * dy) + conic.y * dx * dy;
@@ -453,9 +454,9 @@ __device__ void blended(
                     const float x = conic.x * dx + conic.y * dy, y = conic.y * dx + conic.z * dy;
                     const float inwards = (BODY_SIGMAS - m) * m / fmaxf(sqrtf(x * x + y * y), 1e-12f);
                     const float line = clamped(fminf(inwards, RING_PX + 1.0f - inwards), 0.0f, 1.0f);
-                    alpha = fminf(0.999f, fmaxf(line, RING_INSIDE));
+                    alpha = fminf(ALPHA_MAX, fmaxf(line, RING_INSIDE));
                 } else {
-                    alpha = fminf(0.999f, xy_opacity.z * __expf(-sigma));
+                    alpha = fminf(ALPHA_MAX, xy_opacity.z * __expf(-sigma));
                     if (sigma < 0.0f || alpha < ALPHA_MIN) continue;
                 }
             }

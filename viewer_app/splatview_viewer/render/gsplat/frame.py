@@ -26,8 +26,15 @@ import torch
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import PAIRS_MAX, THINNED
-from splatview_viewer.render.gsplat.cuda import KernelModule, kernels
-from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters, Scene, draw
+from splatview_viewer.render.gsplat.cuda import kernels
+from splatview_viewer.render.gsplat.drawing import (
+    FrameKernels,
+    GraphKey,
+    Parameters,
+    Scene,
+    draw,
+)
+from splatview_viewer.render.gsplat.rules import gsplat_rules
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
@@ -60,10 +67,11 @@ class FrameGraph:
         """Compile the viewer's kernels if that was not done yet, about a second.
 
         Raises:
-            RendererError: gsplat has no kernels here, or the viewer's own do not compile.
+            RendererError: gsplat does not draw here, or the viewer's own kernels do not
+                compile.
         """
         self._device = device
-        self._gsplat = _load_gsplat()
+        self._rules = gsplat_rules(device)
         self._kernels("short")
         self._scene: Scene | None = None
         self.capacity = Capacity()
@@ -172,8 +180,8 @@ class FrameGraph:
             return rgba, depth
         parameters = Parameters.of(camera, options, rgba, depth, needed)
         kind = self._kind_of(camera, options, scene, rgba)
-        module = self._kernels(kind.key_type)
-        module.launch("set_frame", 1, 64, parameters, self._parameters)
+        drawing = self._kernels(kind.key_type).drawing
+        drawing.launch("set_frame", 1, 64, parameters, self._parameters)
         graph = self._find_graph(kind)
         if graph is None:
             self._draw(kind)
@@ -242,8 +250,14 @@ class FrameGraph:
         self._uses.clear()
         self._scene = None
 
-    def _kernels(self, key_type: str) -> KernelModule:
-        return kernels("frame.cu", (f"KEY={key_type}",), self._device.index)
+    def _kernels(self, key_type: str) -> FrameKernels:
+        alpha_max = f"ALPHA_MAX={self._rules.alpha_max}f"
+        least = f"LEAST_COMPENSATION={self._rules.least_compensation}f"
+        device = self._device.index
+        return FrameKernels(
+            projection=kernels("projection.cu", (least,), device),
+            drawing=kernels("frame.cu", (f"KEY={key_type}", alpha_max), device),
+        )
 
     def _find_graph(self, kind: GraphKey) -> torch.cuda.CUDAGraph | None:
         """Return the graph for this kind of frame; captured now if it came often enough."""
@@ -295,15 +309,7 @@ class FrameGraph:
 
     def _draw(self, kind: GraphKey) -> None:
         assert self._scene is not None
-        module = self._kernels(kind.key_type)
-        try:
-            draw(kind, self._scene, self._parameters, self._gsplat, module)
-        except (AttributeError, TypeError) as e:
-            # They are of functions that are not gsplat's public interface.
-            raise RendererError(
-                f"this version of gsplat is not the one that frames are made for (1.5.3): "
-                f"{e}"
-            ) from e
+        draw(kind, self._scene, self._parameters, self._kernels(kind.key_type))
 
     def _drop_graphs(self) -> None:
         if not self.graphs:
@@ -316,25 +322,6 @@ class FrameGraph:
         with torch.cuda.device(self._device):
             # torch keeps a pool without graphs until then.
             torch.cuda.empty_cache()
-
-
-def _load_gsplat() -> Any:
-    """Return gsplat's compiled module.
-
-    Its wrappers add autograd and checks that are of no use here.
-    """
-    try:
-        from gsplat.cuda import _backend
-    except Exception as e:
-        # It compiles itself, and that fails in many ways.
-        raise RendererError(f"gsplat's CUDA kernels do not load here: {e}") from e
-    module = getattr(_backend, "_C", None)
-    if module is None:
-        raise RendererError(
-            "gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a "
-            "built gsplat"
-        )
-    return module
 
 
 class _PairCounts:
