@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -19,6 +18,7 @@ pytest.register_assert_rewrite("support")
 
 from support import leaks  # noqa: E402
 from support.programs import ROOT, Programs  # noqa: E402
+from support.virtual_display import virtual_display  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,34 +140,10 @@ def display() -> Iterator[str]:
         return
     if shutil.which("Xvfb") is None:
         pytest.skip("no display and no Xvfb: apt-get install xvfb")
-    read, write = os.pipe()
-    server = subprocess.Popen(
-        # Without -noreset, the server starts over when its last window closes.
-        [
-            "Xvfb",
-            "-displayfd",
-            str(write),
-            "-screen",
-            "0",
-            "1600x1000x24",
-            "-nolisten",
-            "tcp",
-            "-noreset",
-        ],
-        pass_fds=[write],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(write)
-    # Xvfb picks a free number and prints it.
-    with os.fdopen(read) as answer:
-        display_number = answer.readline().strip()
-    assert display_number, "Xvfb did not start"
-    os.environ["DISPLAY"] = f":{display_number}"
-    yield f":{display_number}"
-    os.environ.pop("DISPLAY", None)
-    server.terminate()
-    server.wait()
+    with virtual_display() as name:
+        os.environ["DISPLAY"] = name
+        yield name
+        os.environ.pop("DISPLAY", None)
 
 
 @pytest.fixture

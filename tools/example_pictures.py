@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from pictures import settle
-from PIL import Image
+from PIL import Image, ImageGrab
 from webp_pictures import write_picture
 
 if TYPE_CHECKING:
@@ -42,6 +44,11 @@ PICTURED_STREAMS = {
     "two_runs": "scalars",
 }
 """Streams that are shown in pictures; of other examples the last of all."""
+WINDOWS = ("window_image", "window_scene")
+"""Examples that open a window of their own, of 500 x 500 pixels."""
+_WINDOW_SIZE = 500
+_WINDOW_COLORS = 1000
+"""Of a picture in a window; a line of text has fewer."""
 
 
 def take(name: str) -> None:
@@ -77,6 +84,27 @@ def take(name: str) -> None:
         splatview.close()
 
 
+def take_window(name: str) -> None:
+    """Take the picture of the window that an example opens, on a display of its own."""
+    from support.example_runs import EXAMPLES, color_count
+    from support.virtual_display import virtual_display
+    from support.wait import turns
+
+    with virtual_display(_WINDOW_SIZE, _WINDOW_SIZE) as display:
+        environment = {**os.environ, "DISPLAY": display}
+        command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+        example = subprocess.Popen(command, env=environment)
+        try:
+            for _ in turns(f"{name} shows its window"):
+                picture = ImageGrab.grab(xdisplay=display)
+                if color_count(np.asarray(picture)) > _WINDOW_COLORS:
+                    write_picture(picture, TARGET, name)
+                    break
+        finally:
+            example.send_signal(signal.SIGINT)
+            example.wait()
+
+
 def show_both_runs(viewer: Viewer) -> None:
     """Have the curves of both runs drawn in one plot as soon as they come."""
     viewer.user.choose_tab("compare")
@@ -90,12 +118,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="default: all without other packages")
     names = parser.parse_args().names
     if len(names) == 1:
-        take(names[0])
+        take_one = take_window if names[0] in WINDOWS else take
+        take_one(names[0])
         return
-    sys.path.insert(0, str(ROOT / "tests"))
     from support.example_runs import STREAMS
 
-    for name in names or STREAMS:
+    for name in names or (*STREAMS, *WINDOWS):
         with tempfile.TemporaryDirectory(prefix="splatview-examples-") as folder:
             # No other runs of this user are in the list.
             variables = {"SPLATVIEW_RUNTIME_DIR": folder, "XDG_CONFIG_HOME": folder}
