@@ -172,7 +172,7 @@ def _stream_fields(name: str | None, run: str | None, on_gpu: bool) -> dict[str,
         name = stream.name
         if stream.kind in _DRAWN_KINDS:
             version = stream.republish()
-        _hasten_drawn(stream, publisher)
+        publisher.hasten(stream)
         if on_gpu and stream.kind == "image":
             # OpenGL, which may read it in place, does not wait for our CUDA streams.
             sys.modules["torch"].cuda.current_stream().synchronize()
@@ -187,13 +187,6 @@ def _stream_fields(name: str | None, run: str | None, on_gpu: bool) -> dict[str,
         "streams": stream_count,
         "gpu": on_gpu,
     }
-
-
-def _hasten_drawn(stream: Stream, publisher: Publisher) -> None:
-    """Have a stream, and what is drawn over it, not wait for their next publish."""
-    for other in list(publisher.streams.values()):
-        if other is stream or other.over.name == stream.name:
-            other.hasten()
 
 
 def _own_stream(publisher: Publisher, name: str | None) -> Stream | None:

@@ -457,6 +457,29 @@ def test_what_a_publish_left_is_written_now_if_a_reader_waits_for_it(
     assert read_version(pair, version) == 101
 
 
+def test_a_new_stream_is_announced_at_once_to_a_reader_that_waits(pair: Pair) -> None:
+    pair.publish(image(1), "first")
+    pair.stream("first")
+
+    def names() -> set[str]:
+        pair.viewer.poll(pair.now)
+        return {stream.name for stream in pair.viewer.streams}
+
+    pair.publish(image(2), "second")
+    pair.turn_helper()
+    assert "second" in names()
+    for name in ("third", "fourth"):
+        pair.publish(image(2), name)
+        pair.turn_helper()
+        assert name not in names(), "manifests are rare"
+        pair.publisher.hasten(pair.publisher.streams[name])
+        # Not a moment later, and by a wake alone.
+        woken_by = wait_readable(pair.publisher.helper.fds(), 0)
+        assert woken_by
+        pair.publisher.helper.turn(pair.now, woken_by)
+        assert name in names()
+
+
 def test_the_first_reader_that_waits_is_served_at_once(pair: Pair) -> None:
     """Its caller keeps the tensors as they are meanwhile."""
     pair.publish(image(1))

@@ -33,6 +33,15 @@ class Announcer:
         self._announced_at = -math.inf
         self.must_announce = True
 
+    def hasten(self) -> bool:
+        """Let the next manifest wait for no period; return whether one is to be sent.
+
+        May be called from any thread.
+        """
+        # First: whatever is to be sent from now on goes at once.
+        self._announced_at = -math.inf
+        return self.must_announce
+
     def announce(
         self, peers: Collection[ViewerPeer], streams: dict[int, Stream], now: float
     ) -> float | None:

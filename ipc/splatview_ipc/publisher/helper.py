@@ -147,6 +147,14 @@ class Helper:
             folder.path, self._server, control, streams, on_request, endpoint
         )
 
+    def hasten(self) -> None:
+        """Have viewers told of new streams now: one of them waits for it.
+
+        May be called from any thread.
+        """
+        if self._viewers.announcer.hasten():
+            self.wake()
+
     def start(self) -> None:
         """Start the thread that takes the turns. Raises SharingError."""
         # Known before it is started: Ctrl-C amid `start` leaves a thread that runs.

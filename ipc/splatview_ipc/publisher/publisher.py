@@ -121,6 +121,16 @@ class Publisher:
         """
         self.helper.wake()
 
+    def hasten(self, stream: Stream) -> None:
+        """Have nothing delay a stream, nor what lies over it: a reader waits for them.
+
+        Neither what their last publishes left to the helper, nor their announcement.
+        """
+        for candidate in self.streams.values():
+            if candidate is stream or candidate.over.name == stream.name:
+                candidate.hasten()
+        self.helper.hasten()
+
     def fault(self, error: BaseException) -> None:
         """Count a fault of the surroundings and report it."""
         self.control.words[FAULTS] += 1
