@@ -102,6 +102,7 @@ def _train(
     """
     import torch
 
+    _check_gsplat()
     from splatview.demo import rasterizer
     from splatview.demo.files import write_gaussians
     from splatview.demo.training import Training
@@ -134,6 +135,18 @@ def _train(
     if not signals:
         sys.stdin.read()
     return training.step_number == training.steps
+
+
+def _check_gsplat() -> None:
+    """Raise DemoError if gsplat does not load, which may be for any reason."""
+    try:
+        import gsplat  # noqa: F401
+    except Exception as error:
+        raise DemoError(
+            f"gsplat does not load here ({type(error).__name__}: {error!s:.200}). From 1.6 "
+            "on it compiles itself where nvcc is installed, which takes a GPU; without "
+            "one, pip install gsplat==1.5.3"
+        ) from error
 
 
 def _prepare_device(device: torch.device) -> None:

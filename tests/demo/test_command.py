@@ -99,6 +99,19 @@ def test_data_that_cannot_be_used_is_reported_as_an_event(
     assert "no such data set" in events[-1]["text"]
 
 
+def test_gsplat_that_raises_at_its_import_is_reported_as_an_event(
+    train: Callable[..., tuple[int, list[Any]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "gsplat.py").write_text("[][0]")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "gsplat", raising=False)
+    code, events = train()
+    assert code == 2
+    assert "IndexError: list index out of range" in events[-1]["text"]
+
+
 EVENT = (
     "import json, os, sys\ndef event(name, **values):\n"
     "    os.write(1, json.dumps({'event': name, **values}).encode() + b'\\n')\n"

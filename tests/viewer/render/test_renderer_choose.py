@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import moderngl
 import numpy as np
 import pytest
+import torch
 from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, psnr, random_scene
 from support.view_cases import scene_view, view_pixels
@@ -97,6 +101,40 @@ def test_opengl_is_chosen_without_a_gpu(
     renderer = choose_renderer(ctx)
     assert isinstance(renderer, GlRenderer)
     assert renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
+    renderer.close()
+
+
+def test_opengl_is_chosen_where_gsplat_raises_at_its_import(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = tmp_path / "gsplat"
+    package.mkdir()
+    (package / "csrc.py").touch()
+    (package / "__init__.py").write_text("raise IndexError('list index out of range')")
+    monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("gsplat", "gsplat.csrc"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    del sys.modules["gsplat"]
+
+    def obstacle() -> str:
+        return ""
+
+    def is_available() -> bool:
+        return True
+
+    monkeypatch.setattr(gsplat_kernels, "obstacle", obstacle)
+    monkeypatch.setattr(torch.cuda, "is_available", is_available)
+    build = KernelBuild()
+
+    def get_kernels() -> KernelBuild:
+        return build
+
+    monkeypatch.setattr(choosing, "kernels", get_kernels)
+    renderer = choose_renderer(ctx)
+    assert isinstance(renderer, GlRenderer)
+    note = "gl: gsplat cannot be used: IndexError: list index out of range"
+    assert renderer_note(renderer) == note
     renderer.close()
 
 

@@ -211,11 +211,20 @@ def probe_gsplat() -> str:
     """Get gsplat's kernels as the viewer does, which may compile them, and draw."""
     from importlib.metadata import version
 
+    from splatview_viewer.core.errors import RendererError
     from splatview_viewer.render.gsplat.build import kernels
 
     build = kernels()
     if not build.wait():
         raise Broken(f"{build.reason}; the OpenGL renderer is used")
+    import torch
+
+    from splatview_viewer.render.gsplat.rules import gsplat_rules
+
+    try:
+        gsplat_rules(torch.device("cuda", 0))
+    except RendererError as e:
+        raise Broken(f"{e}; the OpenGL renderer is used") from None
     return f"{version('gsplat')} draws"
 
 

@@ -1,12 +1,12 @@
 """gsplat's CUDA kernels: getting them without disturbing other processes.
 
 gsplat is installed as source, and compiles its kernels in the process that first needs
-them, into a folder that all processes of a user share. It deletes that folder's lock, and
-the folder, when it finds no finished build there: a viewer that starts while a trainer
-compiles would destroy the trainer's build. So the viewer never lets gsplat do that. It
-takes the kernels inside the installed package, or has another process compile them into a
-folder of the viewer's own, one at a time. A build is loaded as `gsplat.csrc`, where gsplat
-looks first.
+them (1.5) or imports it (1.6), into a folder that all processes of a user share. It deletes
+that folder's lock, and the folder, when it finds no finished build there: a viewer that
+starts while a trainer compiles would destroy the trainer's build. So the viewer never lets
+gsplat do that, and does not import it before there are kernels. It takes those inside the
+installed package, or has another process compile them into a folder of the viewer's own,
+one at a time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from importlib.machinery import PathFinder
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system import child_program
@@ -32,7 +34,9 @@ from splatview_ipc.system.files import (
 from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from pathlib import Path
+    from types import ModuleType
 
     import moderngl
 
@@ -91,11 +95,10 @@ def build_folder() -> Path:
     There is one for each combination that cannot share kernels.
     """
     import torch
-    from gsplat import __version__ as version
 
     major, minor = torch.cuda.get_device_capability()
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
-    name = f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+    name = f"{version('gsplat')}-torch{torch.__version__}-{python}-sm{major}{minor}"
     return cache_folder() / "gsplat" / name
 
 
@@ -185,27 +188,40 @@ def _check_torch() -> None:
 
 
 def _has_installed_kernels() -> bool:
-    """Return True if gsplat was installed with kernels, and they load."""
-    try:
-        importlib.import_module("gsplat.csrc")
-    except ImportError as e:
-        if e.name != "gsplat.csrc":
-            log.info("the kernels that gsplat was installed with do not load: %s", e)
+    """Return True if gsplat was installed with kernels, and they load; then load gsplat."""
+    package = importlib.util.find_spec("gsplat")
+    assert package is not None
+    spec = PathFinder.find_spec("gsplat.csrc", package.submodule_search_locations)
+    if spec is None:
         return False
+    try:
+        kernels = _load_module(spec)
+    except ImportError as e:
+        log.info("the kernels that gsplat was installed with do not load: %s", e)
+        return False
+    _load_gsplat(kernels)
     return True
 
 
 def _load_library(library: Path) -> None:
-    """Load the viewer's own build where gsplat looks first."""
+    """Load gsplat with the viewer's own build."""
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
+    _load_gsplat(_load_module(spec))
+
+
+def _load_module(spec: ModuleSpec) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    import gsplat
+    return module
 
-    sys.modules["gsplat.csrc"] = module
-    gsplat.csrc = module  # type: ignore[attr-defined]
+
+def _load_gsplat(kernels: ModuleType) -> None:
+    """Import gsplat with kernels in the place where it looks first."""
+    sys.modules["gsplat.csrc"] = kernels
+    gsplat = importlib.import_module("gsplat")
+    gsplat.csrc = kernels  # type: ignore[attr-defined]
 
 
 def build(library: Path) -> None:
