@@ -5,6 +5,7 @@ Its tensors are views of the trainer's memory.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -95,8 +96,7 @@ class RemoteTensor:
         """Return a tensor at a byte offset of a buffer, within which all of it lies."""
         if 0 in shape:
             return cls(dtype, np.empty(shape, DTYPES[dtype].numpy))
-        count = int(np.prod(shape, dtype=np.int64))
-        array = np.frombuffer(buffer, DTYPES[dtype].numpy, count, offset)
+        array = np.frombuffer(buffer, DTYPES[dtype].numpy, math.prod(shape), offset)
         return cls(dtype, array.reshape(shape))
 
 

@@ -175,8 +175,8 @@ class Still:
                 image.state, alpha="background", background=background
             )
         if self.scene is not None:
-            self.scene.host = Host(exact="scene")
-            self.scene.change(background=options.background)
+            if self.scene.state.background != options.background:
+                self.scene.change(background=options.background)
             self.scene.rig.reset_to(camera)
         if options.show is not None:
             self._choose_show(options.show)
@@ -196,6 +196,7 @@ class Still:
             self._image = view.view
         if isinstance(view.view, GaussianView):
             self.scene = view.view
+            self.scene.host = Host(exact="scene")
         return view
 
     def _take(self, view: ShownView, value: Value) -> bool:
