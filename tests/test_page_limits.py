@@ -105,6 +105,7 @@ def test_limits_of_the_architecture_are_those_of_the_code() -> None:
     phrases = [
         f"| {rates.pop()} a second; zero-copy: {zero_copy_rate} versions;",
         f"what a publish left | {stream.GRACE_S:g} s |",
+        f"where a run publishes steadily | {stream.BUSY_GRACE_S:g} s |",
         f"{stream.GRACE_S:g} s\nafter the last publish the helper",
         f"with those {stream.SETTLE_S:g} s after it",
         f"between publishes | {round(1 / stream.LIVE_PERIOD_S)} a second",

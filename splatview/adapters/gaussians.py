@@ -70,7 +70,6 @@ _RAW_NAMES = {
     "logit_opacities",
     "density",
 }
-_ADDRESS_OF = torch.Tensor.data_ptr
 _MAX_NAMES_LISTED = 12
 """Names of a value that an error lists."""
 _MAX_LOGGED = 100
@@ -168,7 +167,6 @@ class GaussianLayout:
             TensorForm(t.shape, t.dtype, t.device) for t in tensors.values()
         )
         self._last: tuple[Any, ...] = (None,) * len(tensors)
-        self._last_addresses: list[int] = []
         self._max_degree = _stored_degree(tensors) if self._color == "sh" else 0
         """The SH degree for which there are coefficients."""
 
@@ -195,22 +193,16 @@ class GaussianLayout:
                     degree = getattr(model, self._degree_attribute, None)
                 elif self._read_facts is not None:
                     degree, is_antialiased = self._read_facts(model)
-            # The very tensors of the last call are where they were, and keep their
-            # shapes, but for an assignment to `.data`.
+            # The very tensors of the last call keep their shapes, but for an assignment
+            # to `.data`, which changes N.
             last = self._last
-            is_last = (
-                all(map(is_, tensors, last))
-                and tensors[0].shape == self._forms[0].shape
-                and [*map(_ADDRESS_OF, tensors)] == self._last_addresses
-            )
-            if not is_last:
+            is_last = all(map(is_, tensors, last))
+            if not is_last or tensors[0].shape != self._forms[0].shape:
                 forms = zip(self._forms, tensors, strict=True)
                 if not all(form.fits(tensor) for form, tensor in forms):
                     return None
-                # A tuple of its own: by it the publisher knows that something moved.
-                last = (*tensors,)
+                last = tensors
                 self._last = last
-                self._last_addresses = [*map(_ADDRESS_OF, last)]
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
         degree = meta.get("sh_degree", degree)

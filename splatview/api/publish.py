@@ -7,7 +7,13 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview.adapters import checks
-from splatview.api.session import public, session
+from splatview.api.session import (
+    CALLERS_MISTAKES,
+    public,
+    session,
+    survive,
+    untraced_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +39,7 @@ class KnownStream(NamedTuple):
     options: tuple[Any, ...]
 
 
-@public()
+@untraced_function
 def publish(
     value: Any,
     name: str | None = None,
@@ -108,33 +114,39 @@ def publish(
     logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set.
     """
     # Each statement here is part of the 2 us that a call may cost: no objects are made
-    # that the next call does not need.
-    if name is None:
-        name = _default_names.get(type(value)) or _default_name(value)
-        if isinstance(kind, str):
-            name = kind
-    if loose_meta:
-        meta = _with_loose_meta(meta, loose_meta)
-    frame_meta = _NO_META if meta is None else checks.metadata(meta)
-    if sh_degree is not None or antialiased is not None:
-        frame_meta = checks.with_drawing_options(frame_meta, sh_degree, antialiased)
-    if activated is not None:
-        activated = checks.activation(activated)
-    if copy is not None and type(copy) is not bool:
-        copy = checks.checked_bool("copy", copy)
-    if live is not None and type(live) is not bool:
-        live = checks.checked_bool("live", live)
-    options = kind, copy, live, shard, layout, activated
-    entry = session().published.get(name)
-    published = None
-    if entry is not None and entry.options == options:
-        published = entry.layout.match(value, frame_meta)
-    if entry is None or published is None:
-        described = _describe(value, name, options, frame_meta)
-        if described is None:
-            return
-        entry, published = described
-    entry.stream.publish(published)
+    # that the next call does not need, and the guard of public functions (`public`) is
+    # written out here, since a function around this one costs a tenth of a call.
+    try:
+        if name is None:
+            name = _default_names.get(type(value)) or _default_name(value)
+            if isinstance(kind, str):
+                name = kind
+        if loose_meta:
+            meta = _with_loose_meta(meta, loose_meta)
+        frame_meta = _NO_META if meta is None else checks.metadata(meta)
+        if sh_degree is not None or antialiased is not None:
+            frame_meta = checks.with_drawing_options(frame_meta, sh_degree, antialiased)
+        if activated is not None:
+            activated = checks.activation(activated)
+        if copy is not None and type(copy) is not bool:
+            copy = checks.checked_bool("copy", copy)
+        if live is not None and type(live) is not bool:
+            live = checks.checked_bool("live", live)
+        options = kind, copy, live, shard, layout, activated
+        entry = session().published.get(name)
+        published = None
+        if entry is not None and entry.options == options:
+            published = entry.layout.match(value, frame_meta)
+        if entry is None or published is None:
+            described = _describe(value, name, options, frame_meta)
+            if described is None:
+                return
+            entry, published = described
+        entry.stream.publish(published)
+    except CALLERS_MISTAKES:
+        raise
+    except Exception as error:
+        survive(error)
 
 
 @public()
@@ -167,8 +179,8 @@ def _warn_of_loose_meta(key: str) -> None:
 
     The module `warnings` counts lines too, but takes several microseconds for it.
     """
-    # Between this function and the caller are the helper above, `publish` and `public`.
-    caller = sys._getframe(4)
+    # Between this function and the caller are the helper above and `publish`.
+    caller = sys._getframe(3)
     line = (caller.f_code.co_filename, caller.f_lineno)
     if line in _warned_lines or len(_warned_lines) >= _MAX_WARNED:
         return
@@ -177,7 +189,7 @@ def _warn_of_loose_meta(key: str) -> None:
         f"publish(..., {key}=...) is deprecated; metadata goes into "
         f'publish(..., meta={{"{key}": ...}})',
         DeprecationWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
 
 

@@ -337,7 +337,17 @@ def untraced(*classes: type) -> None:
                 function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
 
 
+def untraced_function(function: Callable[P, R]) -> Callable[P, R]:
+    """Keep torch.compile from tracing a function; return it."""
+    code = function.__code__  # type: ignore[attr-defined]
+    function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
+    return function
+
+
 # ---- faults
+
+CALLERS_MISTAKES = (TypeError, ValueError, DeprecationWarning)
+"""Errors that leave public functions; the last is a warning made an error."""
 
 
 def public(
@@ -360,22 +370,26 @@ def public(
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return function(*args, **kwargs)
-            except (TypeError, ValueError, DeprecationWarning):
+            except CALLERS_MISTAKES:
                 raise
             except Exception as error:
                 if answers or strict():
                     raise
-                publisher = _session.publisher
-                report = fault if publisher is None else publisher.fault
-                report(error)
+                survive(error)
                 if fallback is not None:
                     return fallback(*args, **kwargs)
                 return None  # type: ignore[return-value]
 
-        call._torchdynamo_disable = _Untraced(call.__code__)  # type: ignore[attr-defined]
-        return call
+        return untraced_function(call)
 
     return decorate
+
+
+def survive(error: Exception) -> None:
+    """Count and log a fault of the surroundings that ends a public call."""
+    publisher = _session.publisher
+    report = fault if publisher is None else publisher.fault
+    report(error)
 
 
 def strict() -> bool:

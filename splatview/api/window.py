@@ -37,8 +37,6 @@ _MAX_MOVES = 3
 Sharing memory that is another each time costs more than copying it on the GPU.
 """
 _END_TIMEOUT_S = 5.0
-# Within methods that are public themselves.
-_publish = publish.__wrapped__  # type: ignore[attr-defined]
 
 
 class StreamNames(NamedTuple):
@@ -395,7 +393,7 @@ class Window:
 
     def _publish(self, value: Any, name: str, kind: str, live: bool) -> None:
         """Publish a value and have the program show its stream."""
-        _publish(value, name, kind=kind, live=live)
+        publish(value, name, kind=kind, live=live)
         publisher = started_publisher()
         if publisher is None:
             return

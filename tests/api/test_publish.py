@@ -290,28 +290,6 @@ def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> No
         assert np.array_equal(arrived("gaussians")["shN"], expected)
 
 
-def test_tensors_of_a_scene_are_taken_as_unchanged_only_where_they_are() -> None:
-    """By another tuple the stream knows that it must share other memory."""
-    parameters = as_parameter_dict(gsplat_parameters(10))
-    layout = recognise(parameters)
-
-    def match() -> Any:
-        published = layout.match(parameters, {})
-        return None if published is None else published[0]
-
-    last = match()
-    assert match() is last
-    means = parameters["means"]
-    means.data = means.data.clone()
-    moved = match()
-    assert moved is not last
-    assert match() is moved
-    means.data = means.data.half()
-    assert match() is None
-    means.data = means.data.float()[:7]
-    assert match() is None
-
-
 # ---- Around the trainer
 
 

@@ -93,6 +93,43 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(
     assert not published(pair).is_behind()
 
 
+def test_the_helper_looks_seldom_at_a_steady_trainer_but_sees_it_stop(
+    pair: Pair,
+) -> None:
+    pair.publish(image(0))
+    shows(pair, 0)
+    stream = published(pair)
+    turn_count = 0
+    due: float | None = pair.now
+    ends = pair.now + 3
+    while pair.now < ends:
+        pair.now += 0.001
+        pair.publish(image(1))
+        if due is None or pair.now >= due:
+            due = stream.turn(pair.now)
+            turn_count += 1
+    assert stream.is_behind()
+    assert turn_count < 20
+    stopped_at = pair.now
+    while stream.is_behind():
+        assert due is not None
+        pair.now = due
+        due = stream.turn(pair.now)
+    assert pair.now - stopped_at < 0.5
+    # Another burst is not waited for as long.
+    for _ in range(3):
+        due = stream.turn(pair.now + 1)
+    assert due is None
+    pair.now += 1
+    stopped_at = pair.now
+    for _ in range(20):
+        pair.publish(image(2))
+    due = stream.turn(pair.now)
+    assert stream.is_behind()
+    assert due is not None
+    assert due - stopped_at <= 0.1 + 1e-6
+
+
 def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

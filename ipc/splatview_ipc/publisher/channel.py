@@ -39,7 +39,9 @@ DEFAULT_PERIOD_S = 1 / 60
 class SharedFields:
     """The fields of a value that was shared in place, and what they were made from."""
 
+    layout: ValueLayout
     tensors: Tensors
+    addresses: list[int]
     fields: dict[str, torch.Tensor]
 
 
@@ -51,6 +53,8 @@ class Channel:
     readers: int = 0
     """Number of viewers that read this transport."""
     writer: Writer | None = None
+    is_outgrown: bool = False
+    """True if the writer refused a value that needs another writer."""
     written: Value | None = None
     """The value that was written last; None: nothing by this writer."""
     written_version: int = 0
@@ -64,26 +68,14 @@ class Channel:
     period: float = field(init=False)
     """Shortest mean time between two versions, seconds."""
     shared: SharedFields | None = None
+    """The fields that were shared last.
+
+    Their tensors are referenced here, so that no other ones can get their addresses.
+    """
 
     def __post_init__(self) -> None:
         self.is_zero_copy = self.transport in ZERO_COPY
         self.period = PERIOD_S.get(self.transport, DEFAULT_PERIOD_S)
-
-    def shared_fields(
-        self, layout: ValueLayout, tensors: Tensors
-    ) -> dict[str, torch.Tensor]:
-        """Return the tensors of a frame by name, to be shared where they are stored.
-
-        They are the last ones for the same tuple of tensors, since a layout's `match`
-        returns it again only while all of them are where they were. This saves a dozen
-        calls of torch. The tensors are referenced here, so that no other tensor can get
-        their addresses.
-        """
-        shared = self.shared
-        if shared is None or shared.tensors is not tensors:
-            shared = SharedFields(tensors, layout.frame(tensors))
-            self.shared = shared
-        return shared.fields
 
     def take_writer(self) -> Writer | None:
         """Return the writer, which the caller closes, and forget all that it holds."""

@@ -230,8 +230,9 @@ class Helper:
         if self._wake_event.fd in ready:
             self._wake_event.clear()
             self._viewers.announcer.must_announce = True
-        self._viewers.detach_dead(ready)
-        self._receive(ready)
+        if ready:
+            self._viewers.detach_dead(ready)
+            self._receive(ready)
         if ready or now >= self._server.next_accept_at():
             try:
                 self._server.accept(now)

@@ -17,11 +17,9 @@ from splatview_ipc.transports import ZERO_COPY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview_ipc.publisher.channel import Tensors
-
 CPU_TRANSPORTS = ("ring",)
 _MAX_MOVES = 3
-"""Publishes in a row with new addresses after which Gaussians are copied."""
+"""Shared versions in a row with new addresses after which Gaussians are copied."""
 
 
 class Options(NamedTuple):
@@ -71,9 +69,9 @@ class TransportChoice:
         self._gpus: dict[str, TrainerGpu] = {}
         """By device: values of an earlier device may still be written."""
         self._addresses: list[int] = []
-        """Where the tensors were stored when `count_move` saw them last."""
+        """Where the tensors were stored that were shared last."""
         self.move_count = 0
-        """Publishes in a row whose tensors were elsewhere than those before them."""
+        """Versions in a row that were shared somewhere else than the one before."""
         self._keeps_moving = False
         """True for good once there were too many of these."""
 
@@ -94,15 +92,14 @@ class TransportChoice:
         self.failures = {"in-place": reason, "device-ring": reason}
         return gpu.error
 
-    def count_move(self, tensors: Tensors) -> bool:
-        """Compare the addresses of a publish with the last ones.
+    def count_move(self, addresses: list[int]) -> bool:
+        """Compare the addresses of tensors that are shared with the last ones.
 
         Returns True once, when Gaussians have moved so often that a copy suits them
         better from now on.
         """
         if self._kind != "gaussians" or self._keeps_moving:
             return False
-        addresses = [tensor.data_ptr() for tensor in tensors]
         if addresses == self._addresses:
             self.move_count = 0
             return False

@@ -99,6 +99,8 @@ class ZeroCopyWriter(GpuSlotWriter):
 
     in_segment = False
     marked = ARRIVED
+    ref: InPlaceRef
+    """The newest generation, for readers."""
     _last_tensors: dict[str, torch.Tensor] | None = None
     """The tensors of the last version."""
     _header: bytes = b""
@@ -124,18 +126,12 @@ class ZeroCopyWriter(GpuSlotWriter):
         self._generations: deque[_WriterGeneration] = deque()
         self._last_key: tuple[Any, ...] = ()
         """`_storage_key` of the newest generation."""
-        self._ref: InPlaceRef | None = None
         try:
             self._pin(0)
             self._start_generation(tensors)
         except BaseException:
             self.close()
             raise
-
-    @property
-    def ref(self) -> InPlaceRef:
-        assert self._ref is not None
-        return self._ref
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether tensors are on this device."""
@@ -226,7 +222,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         self._generations.append(generation)
         self._last_key = _storage_key(tensors)
         self._header_items = ()
-        self._ref = InPlaceRef(
+        self.ref = InPlaceRef(
             self.segment.ref, self._gpu, generation.serial, memories, refs
         )
         while len(self._generations) > 1 + _MAX_REPLACED:
