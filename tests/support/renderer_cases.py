@@ -15,7 +15,7 @@ import pytest
 from splatview_ipc.gl.sources import read_source as read_source
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.render.activation import activate
-from splatview_viewer.render.base import Pixels, RenderOptions
+from splatview_viewer.render.base import Pixels, RenderOptions, Rules
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
@@ -82,7 +82,7 @@ def draw(
 def pick(
     gaussians: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions
 ) -> Hit | None:
-    return pick_later(gaussians, view, x, y, options)()
+    return pick_later(gaussians, view, x, y, options, Rules())()
 
 
 def camera(

@@ -1,7 +1,7 @@
 """The protocol that every Gaussian renderer fulfils, and the table of paints.
 
-All renderers follow the rules of gsplat 1.5.3's rasteriser, so that a picture does not
-depend on which one drew it. `tests/support/reference.py` spells the rules out,
+All renderers follow the rules of gsplat's rasteriser, so that a picture does not depend on
+which one drew it: of 1.5.3, or of the version that is installed (see `Rules`). `tests/support/reference.py` spells the rules out,
 `tests/viewer/render/test_renderers.py` is the conformance suite.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.quantities import count_labels, number_labels
@@ -33,7 +33,7 @@ EPS_2D = 0.3
 ALPHA_MIN = 1.0 / 255.0
 """A Gaussian contributes nothing to a pixel where its alpha is below this."""
 ALPHA_MAX = 0.999
-"""Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
+"""Alpha is clamped to this, but where a renderer's `Rules` say otherwise."""
 TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or
 below."""
@@ -354,6 +354,15 @@ class RenderedPicture:
         return None
 
 
+class Rules(NamedTuple):
+    """The rules in which versions of gsplat differ; by default those of 1.5.3."""
+
+    alpha_max: float = ALPHA_MAX
+    """Alpha is clamped to this."""
+    least_compensation: float = 0.0
+    """The factor that makes up for the blur in an antialiased picture is no smaller."""
+
+
 class Renderer:
     """Draws one scene at a time. Every call comes from the thread that made it.
 
@@ -369,6 +378,7 @@ class Renderer:
     scenes; the others copy CUDA tensors to the host first."""
     has_fallback: ClassVar[bool] = False
     """True: OpenGL draws the scene where this renderer fails."""
+    rules = Rules()
     left_out = LeftOut()
     """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
     thinned = ""

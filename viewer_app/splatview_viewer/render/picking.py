@@ -15,7 +15,6 @@ import numpy as np
 from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.geometry.cameras import unproject
 from splatview_viewer.render.base import (
-    ALPHA_MAX,
     ALPHA_MIN,
     COVARIANCE_MAX,
     EPS_2D,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.base import RenderOptions, Rules
 
 _CHUNK = 1 << 17
 """Gaussians that are projected at a time."""
@@ -66,7 +65,12 @@ class Hit:
 
 
 def pick_later(
-    scene: GaussianScene, camera: Camera, x: float, y: float, options: RenderOptions
+    scene: GaussianScene,
+    camera: Camera,
+    x: float,
+    y: float,
+    options: RenderOptions,
+    rules: Rules,
 ) -> Callable[[], Hit | None]:
     """Begin to pick in the pixel that holds (x, y) of a picture.
 
@@ -80,9 +84,12 @@ def pick_later(
         y: pixels below its top edge.
         options: of the picture: mode, scale and selection count; a picture of another
             paint is looked at as if of colours.
+        rules: of the renderer that drew it.
     """
     pixel = math.floor(x) + 0.5, math.floor(y) + 0.5
-    copy = HostCopy(scene, lambda: _nearest_layers(scene, camera, pixel, options))
+    copy = HostCopy(
+        scene, lambda: _nearest_layers(scene, camera, pixel, options, rules)
+    )
 
     def read() -> Hit | None:
         z, index, alpha = copy.arrays()
@@ -117,6 +124,7 @@ def _nearest_layers(
     camera: Camera,
     pixel: tuple[float, float],
     options: RenderOptions,
+    rules: Rules,
 ) -> list[torch.Tensor]:
     """Return camera z, indices and alpha of `_MAX_LAYERS` Gaussians.
 
@@ -127,7 +135,7 @@ def _nearest_layers(
     chunks = []
     for start in range(0, max(len(scene), 1), _CHUNK):
         chunk = scene[start : start + _CHUNK]
-        z, alpha = _alpha_at(chunk, camera, pixel, options, start)
+        z, alpha = _alpha_at(chunk, camera, pixel, options, rules, start)
         nearest = torch.topk(z, min(_MAX_LAYERS, len(z)), largest=False)
         index = nearest.indices
         chunks.append((nearest.values, index + start, alpha[index]))
@@ -141,6 +149,7 @@ def _alpha_at(
     camera: Camera,
     pixel: tuple[float, float],
     options: RenderOptions,
+    rules: Rules,
     first: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return camera z and alpha of each Gaussian at a pixel; z is infinite if unseen.
@@ -154,13 +163,14 @@ def _alpha_at(
     xx, xy, yy = covariance.entries
     opacities = scene.opacities.double()
     if options.mode == "antialiased":
-        opacities = opacities * (covariance.sharp_det / covariance.det).sqrt()
+        compensations = (covariance.sharp_det / covariance.det).sqrt()
+        opacities = opacities * compensations.clamp(min=rules.least_compensation)
     z = projected.local[2]
     dx = pixel[0] - projected.center[0]
     dy = pixel[1] - projected.center[1]
     exponent = 0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy
     sigma = exponent / covariance.det
-    alpha = (opacities * (-sigma).exp()).clamp(max=ALPHA_MAX)
+    alpha = (opacities * (-sigma).exp()).clamp(max=rules.alpha_max)
     is_seen = (sigma >= 0) & (xx + yy < COVARIANCE_MAX) & (alpha >= ALPHA_MIN)
     is_seen &= (z >= camera.near) & (z <= camera.far)
     selection = options.selection.unmarked

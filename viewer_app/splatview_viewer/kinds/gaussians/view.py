@@ -299,8 +299,9 @@ class GaussianView(View[SceneCache, GaussianState]):
         self, camera: Camera, x: float, y: float
     ) -> Callable[[], Hit | None]:
         """Start to find the Gaussian under a pixel, as `picking.pick_later`."""
-        scene = self.data.renderer.scene()
-        return pick_later(scene, camera, x, y, self.options)
+        renderer = self.data.renderer
+        scene = renderer.scene()
+        return pick_later(scene, camera, x, y, self.options, renderer.rules)
 
     def seen_points(self) -> np.ndarray:
         """Return the centres (N, 3) of all that is drawn, were nothing cropped.

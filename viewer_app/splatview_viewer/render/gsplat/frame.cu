@@ -7,7 +7,7 @@
 // rasteriser. Arrays hold a fixed number of pairs, so that all sizes are known beforehand; the true number goes to
 // memory that the host can read.
 //
-// KEY (short or int: the type of a tile's number in a sort) and ALPHA_MAX (`Rules` in rules.py) are defined by whoever
+// KEY (short or int: the type of a tile's number in a sort) and ALPHA_MAX (`Rules` in base.py) are defined by whoever
 // compiles this.
 
 constexpr int TILE = 16;             // pixels a side

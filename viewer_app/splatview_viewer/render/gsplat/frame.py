@@ -71,7 +71,8 @@ class FrameGraph:
                 compile.
         """
         self._device = device
-        self._rules = gsplat_rules(device)
+        self.rules = gsplat_rules(device)
+        """By which frames are drawn."""
         self._kernels("short")
         self._scene: Scene | None = None
         self.capacity = Capacity()
@@ -251,8 +252,8 @@ class FrameGraph:
         self._scene = None
 
     def _kernels(self, key_type: str) -> FrameKernels:
-        alpha_max = f"ALPHA_MAX={self._rules.alpha_max}f"
-        least = f"LEAST_COMPENSATION={self._rules.least_compensation}f"
+        alpha_max = f"ALPHA_MAX={self.rules.alpha_max}f"
+        least = f"LEAST_COMPENSATION={self.rules.least_compensation}f"
         device = self._device.index
         return FrameKernels(
             projection=kernels("projection.cu", (least,), device),

@@ -5,7 +5,7 @@
 // that a compiler rounds the same products: results are gsplat's, bit for bit. Products with 0 stay for that; they are
 // not 0 where a number is infinite.
 //
-// LEAST_COMPENSATION (`Rules` in rules.py) is defined by whoever compiles this.
+// LEAST_COMPENSATION (`Rules` in base.py) is defined by whoever compiles this.
 
 constexpr float ALPHA_MIN = 1.0f / 255.0f;
 constexpr float REACH = 3.33f;           // standard deviations from its centre at which a Gaussian ends

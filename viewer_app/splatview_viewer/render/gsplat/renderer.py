@@ -323,6 +323,7 @@ class GsplatRenderer(Renderer):
         self._stream = stream
         self._gaussians = gaussians
         self._frame = frame
+        self.rules = frame.rules
         self._lease = ArrayLease(stream)
         self._show_frame()
 

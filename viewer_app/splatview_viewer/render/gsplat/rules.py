@@ -7,24 +7,14 @@ known here.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import torch
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.base import ALPHA_MAX, EPS_2D
+from splatview_viewer.render.base import EPS_2D, Rules
 
 _DIGITS = 6
 """Decimals of the constants: gsplat has them as float32, and returns them so."""
-
-
-class Rules(NamedTuple):
-    """Constants of gsplat. The defaults are those of 1.5.3."""
-
-    alpha_max: float = ALPHA_MAX
-    """Alpha is clamped to this."""
-    least_compensation: float = 0.0
-    """The factor that makes up for the blur in an antialiased picture is no smaller."""
 
 
 @functools.cache
