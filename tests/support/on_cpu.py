@@ -21,14 +21,14 @@ import torch
 from support.programs import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 FOLDER = Path(__file__).parent
 SOURCE = """
 #include "kernels_on_cpu.h"
 #include "common.cuh"
 #include "{file}"
-#define ON(kernel, lockstep) if (!strcmp(name, #kernel)) return run(kernel, lockstep, grid, block, args);
+#define ON(kernel) if (!strcmp(name, #kernel)) return run(kernel, grid, block, args);
 extern "C" int launch(const char *name, int grid, int block, void **args) {{
     {kernels}
     return 1;
@@ -36,7 +36,9 @@ extern "C" int launch(const char *name, int grid, int block, void **args) {{
 """
 FAILURES = {
     1: "there is none of that name",
-    2: "some lanes of a warp wait more often than others",
+    2: "the lanes of a warp do not wait for the same",
+    3: "the warps of a block do not wait for the same",
+    4: "a block has 32 to 256 threads, in warps of 32",
 }
 KERNELS = ROOT / "viewer_app/splatview_viewer/render/gsplat"
 # Fortified longjmp does not know of stacks other than the thread's.
@@ -60,14 +62,14 @@ BUILT = ROOT / ".pytest_cache" / "kernels_on_cpu"
 @functools.cache
 def _library(
     file: str,
-    kernels: tuple[tuple[str, bool], ...],
+    kernels: tuple[str, ...],
     defines: tuple[tuple[str, str], ...],
 ) -> ctypes.CDLL:
     """Load the library of a file, compiled unless an earlier run has done so.
 
     Compilers take seconds.
     """
-    cases = [f"ON({name}, {str(lockstep).lower()})" for name, lockstep in kernels]
+    cases = [f"ON({name})" for name in kernels]
     text = SOURCE.format(file=file, kernels="\n    ".join(cases))
     command = [*COMPILER, *(f"-D{name}={value}" for name, value in defines)]
     headers = (FOLDER / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
@@ -109,23 +111,20 @@ class OnCpu:
     def __init__(
         self,
         file: str,
-        kernels: Mapping[str, bool],
+        kernels: Sequence[str],
         defines: Mapping[str, str] | None = None,
     ) -> None:
         """Compile kernels of a file; skip the test where there is no compiler.
 
         Args:
             file: The file.
-            kernels: For each kernel by name: whether the lanes of a warp go in step,
-                because it uses shared memory.
+            kernels: The names of the kernels.
             defines: Macros.
         """
         if shutil.which("g++") is None:
             pytest.skip("needs g++")
         self.defines = dict(defines or {})
-        self._library = _library(
-            file, tuple(kernels.items()), tuple(self.defines.items())
-        )
+        self._library = _library(file, tuple(kernels), tuple(self.defines.items()))
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
         values = [_c_argument(arg) for arg in args]

@@ -55,7 +55,7 @@ NOWHERE = np.zeros(3)
 
 @pytest.fixture(scope="module")
 def kernels() -> OnCpu:
-    return OnCpu("activate.cu", {"activate": True})
+    return OnCpu("activate.cu", ["activate"])
 
 
 def raw(
@@ -185,20 +185,20 @@ def test_activation_leaves_invalid_numbers_out(kernels: OnCpu) -> None:
 
 # -- frames --------------------------------------------------------------------------
 
-KERNELS = {
-    "set_frame": False,
-    "choose": False,
-    "shade": True,
-    "shade_as": True,
-    "bodies": False,
-    "fill": False,
-    "gather": False,
-    "blend": True,
-    "blend_bodies": True,
-    "blend_rings": True,
-    "blend_points": True,
-    "blend_overdraw": True,
-}
+KERNELS = (
+    "set_frame",
+    "choose",
+    "shade",
+    "shade_as",
+    "bodies",
+    "fill",
+    "gather",
+    "blend",
+    "blend_bodies",
+    "blend_rings",
+    "blend_points",
+    "blend_overdraw",
+)
 VIEW = looking_at_origin(75, 50)
 LEAST_COMPENSATION = 0.2
 RADIUS_CLIP = 1.0
@@ -207,7 +207,7 @@ RADIUS_CLIP = 1.0
 
 def projection(least_compensation: float = 0.0) -> OnCpu:
     defines = {"LEAST_COMPENSATION": f"{least_compensation}f"}
-    return OnCpu("projection.cu", {"project": False}, defines)
+    return OnCpu("projection.cu", ["project"], defines)
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +360,7 @@ def test_picture_over_a_background_becomes_the_nearest_bytes(
 ) -> None:
     rgba = torch.rand(7, 59, 4, generator=torch.manual_seed(0)) * 1.4 - 0.2
     rgba = rgba.to(dtype)
-    kernels = OnCpu("bytes.cu", {"over_background": False})
+    kernels = OnCpu("bytes.cu", ["over_background"])
     rgb = over_background(rgba, background, kernels)
     behind = (1 - rgba[..., 3:].float().clamp(0, 1)) * torch.tensor(background)
     exact = (rgba[..., :3].float() + behind).clamp(0, 1) * 255

@@ -71,9 +71,7 @@ class Rig:
 
     def __init__(self, renderer: GlRenderer) -> None:
         self.renderer = renderer
-        self.kernels = OnCpu(
-            "warp.cu", {"corners": False, "spread": False, "gather": False}
-        )
+        self.kernels = OnCpu("warp.cu", ["corners", "spread", "gather"])
 
     def move(
         self,
