@@ -1,8 +1,9 @@
 """The protocol that every Gaussian renderer fulfils, and the table of paints.
 
 All renderers follow the rules of gsplat's rasteriser, so that a picture does not depend on
-which one drew it: of 1.5.3, or of the version that is installed (see `Rules`). `tests/support/reference.py` spells the rules out,
-`tests/viewer/render/test_renderers.py` is the conformance suite.
+which one drew it: of 1.5.3, or of the version that is installed (see `Rules`).
+`tests/support/reference.py` spells the rules out, `tests/viewer/render/test_renderers.py`
+is the conformance suite.
 """
 
 from __future__ import annotations
