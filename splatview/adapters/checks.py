@@ -49,6 +49,7 @@ _LONG_OPTION = 10
 """Letters of a long option."""
 _NO_PARTS = {"": "nothing", ".": "'.'", "..": "'..'"}
 """What stands in no name as a part between slashes, and the words for it."""
+_META_TYPES = (int, float, bool, str)
 _MAX_ENTRIES = 24
 _MAX_FLOATS = 16
 _MAX_CHECKED_KEYS = 1000
@@ -244,12 +245,14 @@ def metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in meta.items():
         if key not in _checked_keys:
             _check_key(key)
-        if type(value) not in (bool, int, float, str):
+        value_type = type(value)
+        if value_type not in _META_TYPES:
             value = _plain_value(key, value)
+            value_type = type(value)
             meta = {**meta, key: value}
-        if type(value) is int and not -(2**63) < value < 2**63:
+        if value_type is int and not -(2**63) < value < 2**63:
             raise ValueError(f"{key}={value} does not fit 64 bits")
-        if type(value) is str:
+        if value_type is str:
             if len(value) > MAX_META_TEXT:
                 raise ValueError(
                     f"{key} is a text of {len(value)} characters; at most "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
 from splatview.api.session import (
@@ -31,7 +32,8 @@ _NO_META: dict[str, Any] = {}
 """Metadata of a call that gives none. Never written."""
 
 
-class KnownStream(NamedTuple):
+@dataclass(slots=True)
+class KnownStream:
     """A stream, the layout of its values so far, and the options they came with."""
 
     stream: Stream
@@ -119,7 +121,7 @@ def publish(
     try:
         if name is None:
             name = _default_names.get(type(value)) or _default_name(value)
-            if isinstance(kind, str):
+            if kind is not None and isinstance(kind, str):
                 name = kind
         if loose_meta:
             meta = _with_loose_meta(meta, loose_meta)

@@ -383,6 +383,7 @@ class StreamMarks:
         self._index = index
         self._addresses = [ctypes.c_uint64(address) for address in addresses]
         self._stream = ctypes.c_void_p()
+        self._stream_number = 0
         self._value = ctypes.c_uint64()
         self._current_stream = torch._C._cuda_getCurrentRawStream
         self._current_device = torch._C._cuda_getDevice
@@ -401,7 +402,9 @@ class StreamMarks:
         stream = self._current_stream(self._index)
         address = self._addresses[word]
         if stream or self._current_device() == self._index:
-            self._stream.value = stream
+            if stream != self._stream_number:
+                self._stream.value = stream
+                self._stream_number = stream
             self._value.value = value
             if not self._write_value(self._stream, address, self._value, 0):
                 return
