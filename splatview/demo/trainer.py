@@ -102,6 +102,12 @@ def _train(
     """
     import torch
 
+    if device != "cpu" and torch.cuda.is_available():
+        _report(
+            "note",
+            text="training with gsplat, which compiles its kernels the first time; that "
+            "can take a minute",
+        )
     _check_gsplat()
     from splatview.demo import rasterizer
     from splatview.demo.files import write_gaussians
@@ -142,26 +148,21 @@ def _check_gsplat() -> None:
     try:
         import gsplat  # noqa: F401
     except Exception as error:
+        message = " ".join(str(error).split())[:200]
         raise DemoError(
-            f"gsplat does not load here ({type(error).__name__}: {error!s:.200}). From 1.6 "
-            "on it compiles itself where nvcc is installed, which takes a GPU; without "
-            "one, pip install gsplat==1.5.3"
+            f"gsplat does not load here ({type(error).__name__}: {message}). From 1.6 on it "
+            "compiles itself where nvcc is installed, which takes a GPU; without one, pip "
+            "install gsplat==1.5.3"
         ) from error
 
 
 def _prepare_device(device: torch.device) -> None:
-    """Report the device in use; leave one core of the CPU to the viewer."""
+    """Leave one core of the CPU to the viewer, if that trains, and report it."""
     import torch
 
     if device.type == "cpu":
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
         _report("note", text="training with torch on the CPU")
-        return
-    _report(
-        "note",
-        text="training with gsplat; its kernels are compiled at first use, which can take "
-        "a minute",
-    )
 
 
 def _load(
