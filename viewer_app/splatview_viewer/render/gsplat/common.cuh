@@ -29,3 +29,30 @@ __device__ u16 half_bits(float v) {
     return host_half_bits(v);
 #endif
 }
+
+// -- frames: frame.cu, projection.cu, packed.cu ------------------------------------------------------------------------
+
+constexpr float ALPHA_MIN = 1.0f / 255.0f;
+constexpr float COLOR_MAX = 16383.0f;
+__device__ const float MARK_COLOR[3] = {1.0f, 0.25f, 0.85f};
+constexpr int HIDDEN = 1, MARKED = 2;  // bits of `scene.flags`
+
+// What changes from frame to frame. Mirrored by `Parameters` in drawing.py.
+struct Frame {
+    float viewmat[16];               // world to camera, by rows
+    float intrinsics[9];             // K by rows
+    float position[3];               // of the camera in the world
+    float scale;                     // of standard deviations, where Gaussians are scaled
+    float point_reach;               // where points end, pixels from their centre
+    u64 rgba;                        // where the picture goes: height, width, 4
+    u64 depth;                       // float height, width; 0: not wanted
+    u64 needed;                      // i64: how many pairs the frame has, in pinned host memory
+};
+
+// `bytes`: of a channel of the picture, 2 (float16) or 4 (float32).
+__device__ void store(const Frame *frame, int bytes, int pixel, float4 v) {
+    if (bytes == 4) ((float4 *)frame->rgba)[pixel] = v;
+    if (bytes == 2)
+        ((uint2 *)frame->rgba)[pixel] = make_uint2(half_bits(v.x) | (u32)half_bits(v.y) << 16,
+                                                   half_bits(v.z) | (u32)half_bits(v.w) << 16);
+}

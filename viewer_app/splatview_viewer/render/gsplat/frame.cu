@@ -11,27 +11,11 @@
 // compiles this.
 
 constexpr int TILE = 16;             // pixels a side
-constexpr float ALPHA_MIN = 1.0f / 255.0f;
-constexpr float COLOR_MAX = 16383.0f;
 // What is drawn of a Gaussian, and the numbers of it: `RenderOptions.paint` and base.py.
 enum Paint { COLOR, NORMALS, BODIES, RINGS, POINTS, OVERDRAW };
 constexpr float BODY_SIGMAS = 2.0f, RING_PX = 1.5f, RING_INSIDE = 0.06f, AMBIENT = 0.25f;
-__device__ const float MARK_COLOR[3] = {1.0f, 0.25f, 0.85f};
 __device__ const float LIGHT[3] = {-0.4f, -0.6f, -0.69282032f};
-constexpr int HIDDEN = 1, MARKED = 2;  // bits of `scene.flags`
 constexpr KEY NO_TILE = sizeof(KEY) == 2 ? 0x7fff : 0x7fffffff;  // sorts behind every tile
-
-// What changes from frame to frame. Mirrored by `Parameters` in drawing.py.
-struct Frame {
-    float viewmat[16];               // world to camera, by rows
-    float intrinsics[9];             // K by rows
-    float position[3];               // of the camera in the world
-    float scale;                     // of standard deviations, where Gaussians are scaled
-    float point_reach;               // where points end, pixels from their centre
-    u64 rgba;                        // where the picture goes: height, width, 4
-    u64 depth;                       // float height, width; 0: not wanted
-    u64 needed;                      // i64: how many pairs the frame has, in pinned host memory
-};
 
 // A projected Gaussian.
 struct __align__(16) Footprint {
@@ -388,14 +372,6 @@ extern "C" __global__ void gather(int n, int first, int slots, int n_tiles, cons
     if (i == slots - 1)
         for (int t = tile + 1; t <= n_tiles; ++t) starts[t] = first + slots;
     if (tile < n_tiles) ids[i] = gaussians[places[i]];
-}
-
-// `bytes`: of a channel of the picture, 2 (float16) or 4 (float32).
-__device__ void store(const Frame *frame, int bytes, int pixel, float4 v) {
-    if (bytes == 4) ((float4 *)frame->rgba)[pixel] = v;
-    if (bytes == 2)
-        ((uint2 *)frame->rgba)[pixel] = make_uint2(half_bits(v.x) | (u32)half_bits(v.y) << 16,
-                                                   half_bits(v.z) | (u32)half_bits(v.w) << 16);
 }
 
 // gsplat's rasteriser (RasterizeToPixels3DGSFwd.cu), a block of 256 per tile. Each warp has 8 x 4 pixels of its own

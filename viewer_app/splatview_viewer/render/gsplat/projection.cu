@@ -7,7 +7,6 @@
 //
 // LEAST_COMPENSATION (`Rules` in base.py) is defined by whoever compiles this.
 
-constexpr float ALPHA_MIN = 1.0f / 255.0f;
 constexpr float REACH = 3.33f;           // standard deviations from its centre at which a Gaussian ends
 enum Model { PINHOLE, ORTHO, FISHEYE };  // `MODELS` in geometry/cameras.py
 
