@@ -234,6 +234,10 @@ class RenderOptions:
     selection: Selection = EVERYTHING
     """The Gaussians that are drawn. Of those that are marked the colour is mixed half and
     half with `MARK_COLOR`."""
+    is_draft: bool = False
+    """The picture is about to be replaced, as the camera or the scene is changing: a
+    renderer that `has_drafts` may draw it in a quicker way, within 50 dB (of 8 bits) of
+    the picture without. Others make no difference."""
 
     @property
     def point_reach(self) -> float:
@@ -380,6 +384,10 @@ class Renderer:
     has_fallback: ClassVar[bool] = False
     """True: OpenGL draws the scene where this renderer fails."""
     rules = Rules()
+    has_drafts: ClassVar[bool] = False
+    """True: `RenderOptions.is_draft` makes a difference."""
+    draft_note = ""
+    """The way of the last draft, in a few words; "" where there was none."""
     left_out = LeftOut()
     """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
     thinned = ""

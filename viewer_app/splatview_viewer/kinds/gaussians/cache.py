@@ -49,6 +49,11 @@ log = logging.getLogger("splatview")
 _MAX_REPLACEMENT_S = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if
 its trainer lives."""
+_REST_S = 0.5
+"""Seconds without a movement of the camera, and without another version, after which a
+picture is drawn to stay."""
+_TO_STAY = "to stay"
+"""Option of a scene's work that is no draft, where the renderer has those."""
 
 
 class SceneCache:
@@ -100,6 +105,9 @@ class SceneCache:
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
+        self._taken_at = -math.inf
+        self._is_flowing = False
+        """The last scene came soon after the one before it."""
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
         self.frames = FrameReader(self)
@@ -157,6 +165,8 @@ class SceneCache:
                 self._draw_with(fallback_renderer(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
         self._hold(new.frame)
+        self._is_flowing = self.now - self._taken_at < _REST_S
+        self._taken_at = self.now
         self.summary = GaussianSummary.of_scene(new.scene)
         self.sample = sample
         self.background = new.background
@@ -223,6 +233,21 @@ class SceneCache:
         return self.stale and self.now - self._stale_at <= _MAX_REPLACEMENT_S
 
     # -- pictures ------------------------------------------------------------------
+
+    def wants_draft(self, picture: ViewportPicture) -> bool:
+        """Return True if a viewport's next picture is about to be replaced."""
+        if not self.renderer.has_drafts:
+            return False
+        moved_at = picture.motion.moved_at
+        is_moving = moved_at is None or self.now - moved_at < _REST_S
+        return is_moving or (self._is_flowing and self.now - self._taken_at < _REST_S)
+
+    def is_draft_at_rest(self, picture: ViewportPicture) -> bool:
+        """Return True if a viewport shows a draft although nothing changes any more."""
+        key = picture.key
+        if key is None or not key.options.is_draft:
+            return False
+        return not self.wants_draft(picture)
 
     def update_picture(
         self,
@@ -342,6 +367,8 @@ class SceneCache:
             self.moved.land(wait=True)
         self.stepped.land(wait=True)
         renderer = self.renderer
+        if renderer.has_drafts and not options.is_draft:
+            extra_words = (*extra_words, _TO_STAY)
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
             self._copy_borrowed_pictures(picture)

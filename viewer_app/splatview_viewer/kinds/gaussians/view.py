@@ -227,10 +227,11 @@ class GaussianView(View[SceneCache, GaussianState]):
         orbit = self.rig.orbit
         if data.summary is not None:
             can_move = self.state.smooth and SHOWS[self.state.show].can_be_moved
+            is_draft = not is_exact and data.wants_draft(self.picture)
             data.update_picture(
                 self.picture,
                 self.rig.camera_of_scene(rect),
-                self.options,
+                replace(self.options, is_draft=is_draft),
                 moving=self.is_moving and not is_exact,
                 smooth=can_move and not is_exact,
                 in_steps=self._may_step,
@@ -329,6 +330,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._drawn_loads = data.loads
         needs_redraw |= self.tools.tick(now)
         needs_redraw |= data.moved.moves_on(self.picture, self.is_moving)
+        needs_redraw |= data.is_draft_at_rest(self.picture)
         is_coarse = self.picture.scale < 1.0 and not self._is_pending
         return needs_redraw or (is_coarse and not self.is_moving)
 
@@ -454,6 +456,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             transfer,
             f"{renderer.name} renderer",
             CANVAS_WORDS.get(renderer.bridge, ""),
+            renderer.draft_note,
         ]
         note = renderer_note(renderer)
         return Info(

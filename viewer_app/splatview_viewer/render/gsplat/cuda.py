@@ -35,9 +35,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FLAGS = ("--std=c++17",)
-FAST = {"frame.cu": ("--use_fast_math",), "projection.cu": ("--use_fast_math",)}
+_FAST_MATH = ("--use_fast_math",)
+FAST = {
+    "frame.cu": _FAST_MATH,
+    "packed_order.cu": _FAST_MATH,
+    "packed_slab.cu": _FAST_MATH,
+    "projection.cu": _FAST_MATH,
+}
 """Flags by file, as gsplat compiles its own kernels; others are exact."""
-_HEADER = "common.cuh"
+HEADERS = {"packed_order.cu": ("packed.cuh",), "packed_slab.cu": ("packed.cuh",)}
+"""What is compiled before a file, beside common.cuh."""
 
 
 @functools.cache
@@ -55,7 +62,8 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
         RendererError: NVRTC is missing, or rejects the source or the GPU.
     """
     folder = Path(__file__).parent
-    texts = [(folder / name).read_text(encoding="utf-8") for name in (_HEADER, file)]
+    names = ("common.cuh", *HEADERS.get(file, ()), file)
+    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
     macros = [f"--define-macro={define}" for define in defines]
     return KernelModule(
         "\n".join(texts), (*FLAGS, *FAST.get(file, ()), *macros), device

@@ -7,7 +7,7 @@ They work with a fixed number of slots for pairs and by gsplat's rules (`project
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +17,8 @@ from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import EPS_2D, PAINTS
+from splatview_viewer.render.gsplat.cuda import kernels
+from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera, CameraModel
@@ -173,6 +175,11 @@ class Scene:
     `selected`."""
 
     @property
+    def count(self) -> int:
+        """N."""
+        return len(self.means)
+
+    @property
     def degree(self) -> int:
         """The highest degree that `shN` holds coefficients for."""
         return SH_REST_COUNTS.index(self.shN.shape[1])
@@ -189,6 +196,10 @@ class Scene:
             self.shN,
         )
         return tuple((t.data_ptr(), t.shape, t.stride()) for t in tensors)
+
+    def with_flags(self, flags: torch.Tensor | None) -> Scene:
+        """Return the same scene with other flags."""
+        return replace(self, flags=flags)
 
 
 class FrameKernels(NamedTuple):
@@ -279,6 +290,39 @@ class FrameBuffers:
     """(slots,) int32 Gaussians of each tile's list, part by part."""
     starts: torch.Tensor
     """(parts, tiles + 1) int32 where each list starts; the last one ends the last tile."""
+
+
+class RecordDrawing:
+    """Draws frames as gsplat does, to the last bits: the pictures that are kept."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Compile the viewer's kernels if that was not done yet, about a second.
+
+        Raises:
+            RendererError: gsplat does not draw here, or the viewer's own kernels do not
+                compile.
+        """
+        self._device = device
+        self.rules = gsplat_rules(device)
+        """By which frames are drawn."""
+        self._kernels("short")
+
+    def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
+        """Queue the writing of a frame's parameters to the device."""
+        drawing = self._kernels("short").drawing
+        drawing.launch("set_frame", 1, 64, parameters, target)
+
+    def draw(self, kind: GraphKey, scene: Scene, parameters: torch.Tensor) -> None:
+        """Queue the drawing of a frame, as `FrameDrawing.draw`."""
+        draw(kind, scene, parameters, self._kernels(kind.key_type))
+
+    def _kernels(self, key_type: str) -> FrameKernels:
+        alpha_max, least = defines(self.rules)
+        device = self._device.index
+        return FrameKernels(
+            projection=kernels("projection.cu", (least,), device),
+            drawing=kernels("frame.cu", (f"KEY={key_type}", alpha_max), device),
+        )
 
 
 def draw(

@@ -129,11 +129,6 @@ __device__ void stage(float *to, const float *from, i64 stride, u32 wanted) {
     }
 }
 
-extern "C" __global__ void set_frame(const Frame frame, Frame *out) {
-    const u32 i = threadIdx.x;
-    if (i < sizeof(Frame) / 4) ((u32 *)out)[i] = ((const u32 *)&frame)[i];
-}
-
 // What `shade` needs to know for anything but colours of all Gaussians.
 struct Other {
     int paint, ortho, width, height;  // of the picture

@@ -6,8 +6,9 @@ which shares the GPU by time slices, both cost the trainer more than the drawing
 Here the number of slots for pairs is fixed (`drawing`). A frame that needs more slots
 says so afterwards and is drawn again:
 
-    graph = FrameGraph(torch.device("cuda", 0))
-    graph.load(means, quats, scales, opacities, sh0, shN)
+    device = torch.device("cuda", 0)
+    graph = FrameGraph(device, RecordDrawing(device))
+    graph.load(Scene(means, quats, scales, opacities, sh0, shN))
     rgba, depth = graph.render(camera, options)
     event.synchronize()            # showing the picture waits for it anyway
     while graph.overflowed():
@@ -18,23 +19,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import torch
 
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import PAIRS_MAX, THINNED
-from splatview_viewer.render.gsplat.cuda import kernels
-from splatview_viewer.render.gsplat.drawing import (
-    FrameKernels,
-    GraphKey,
-    Parameters,
-    Scene,
-    draw,
-)
-from splatview_viewer.render.gsplat.rules import gsplat_rules
+from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
@@ -57,24 +49,68 @@ _UNKNOWN = -1
 _INT64_BYTES = 8
 
 
-class FrameGraph:
+class FrameScene(Protocol):
+    """N Gaussians on a GPU, as a `FrameDrawing` reads them."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def degree(self) -> int:
+        """The highest degree that there are coefficients for."""
+        ...
+
+    @property
+    def flags(self) -> torch.Tensor | None:
+        """(N,) uint8 as `selecting.flags` gives them; None if all are drawn alike."""
+        ...
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """All that a graph remembers of the tensors, but for `flags`."""
+        ...
+
+    def with_flags(self, flags: torch.Tensor | None) -> Self:
+        """Return the same scene with other flags."""
+        ...
+
+
+SceneT = TypeVar("SceneT", bound=FrameScene)
+_SceneT_contra = TypeVar("_SceneT_contra", bound=FrameScene, contravariant=True)
+
+
+class FrameDrawing(Protocol[_SceneT_contra]):
+    """A way to draw frames: `drawing.RecordDrawing`, `packed.PackedDrawing`."""
+
+    def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
+        """Queue the writing of a frame's parameters to the device."""
+        ...
+
+    def draw(
+        self, kind: GraphKey, scene: _SceneT_contra, parameters: torch.Tensor
+    ) -> None:
+        """Queue the drawing of a frame of a scene that is not empty.
+
+        Args:
+            kind: sizes and modes.
+            scene: what to draw.
+            parameters: a `Parameters` on the device, as float32: camera and targets.
+        """
+        ...
+
+
+class FrameGraph(Generic[SceneT]):
     """Draws one scene at a time, on torch's current stream.
 
     That is always the same one, never the default, which cannot be captured.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        """Compile the viewer's kernels if that was not done yet, about a second.
-
-        Raises:
-            RendererError: gsplat does not draw here, or the viewer's own kernels do not
-                compile.
-        """
+    def __init__(self, device: torch.device, drawing: FrameDrawing[SceneT]) -> None:
         self._device = device
-        self.rules = gsplat_rules(device)
-        """By which frames are drawn."""
-        self._kernels("short")
-        self._scene: Scene | None = None
+        self._drawing = drawing
+        self._scene: SceneT | None = None
         self.capacity = Capacity()
         self._pair_counts = _PairCounts(device)
         with torch.cuda.device(device):
@@ -103,32 +139,18 @@ class FrameGraph:
             return THINNED
         return ""
 
-    def load(
-        self,
-        means: torch.Tensor,
-        quats: torch.Tensor,
-        scales: torch.Tensor,
-        opacities: torch.Tensor,
-        sh0: torch.Tensor,
-        shN: torch.Tensor,
-    ) -> None:
+    def load(self, scene: SceneT) -> None:
         """Draw this scene from now on.
 
         Nothing is copied: the storage stays until the next `load`, and values that are
         written into it, in stream order, show. The same storage again costs nothing and
         keeps the graphs.
-
-        The tensors have to be as `Scene` says: float32 on this device, activated (scales
-        in world units, opacities in [0, 1]). `sh[:, 0]` and `sh[:, 1:]` of an (N, K, 3)
-        tensor do for sh0 and shN.
         """
-        tensors = (means, quats, scales, opacities, sh0, shN)
-        scene = Scene(*(t.detach() for t in tensors))
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._uses.clear()
             self.failure = ""
-            self.capacity.expect(len(means))
+            self.capacity.expect(scene.count)
         self._scene = scene
 
     def select(self, flags: torch.Tensor | None) -> None:
@@ -142,7 +164,7 @@ class FrameGraph:
                 stands out.
         """
         if self._scene is not None and flags is not self._scene.flags:
-            self._scene = replace(self._scene, flags=flags)
+            self._scene = self._scene.with_flags(flags)
 
     def render(
         self, camera: Camera, options: RenderOptions, rgba: torch.Tensor | None = None
@@ -173,7 +195,7 @@ class FrameGraph:
         self._stream = torch.cuda.current_stream()
         self._is_judged = False
         needed = self._pair_counts.begin_frame()
-        if len(scene.means) == 0:
+        if scene.count == 0:
             rgba.zero_()
             if depth is not None:
                 depth.zero_()
@@ -181,8 +203,7 @@ class FrameGraph:
             return rgba, depth
         parameters = Parameters.of(camera, options, rgba, depth, needed)
         kind = self._kind_of(camera, options, scene, rgba)
-        drawing = self._kernels(kind.key_type).drawing
-        drawing.launch("set_frame", 1, 64, parameters, self._parameters)
+        self._drawing.set_frame(parameters, self._parameters)
         graph = self._find_graph(kind)
         if graph is None:
             self._draw(kind)
@@ -194,7 +215,7 @@ class FrameGraph:
         self,
         camera: Camera,
         options: RenderOptions,
-        scene: Scene,
+        scene: SceneT,
         rgba: torch.Tensor,
     ) -> GraphKey:
         degree = scene.degree
@@ -251,15 +272,6 @@ class FrameGraph:
         self._uses.clear()
         self._scene = None
 
-    def _kernels(self, key_type: str) -> FrameKernels:
-        alpha_max = f"ALPHA_MAX={self.rules.alpha_max}f"
-        least = f"LEAST_COMPENSATION={self.rules.least_compensation}f"
-        device = self._device.index
-        return FrameKernels(
-            projection=kernels("projection.cu", (least,), device),
-            drawing=kernels("frame.cu", (f"KEY={key_type}", alpha_max), device),
-        )
-
     def _find_graph(self, kind: GraphKey) -> torch.cuda.CUDAGraph | None:
         """Return the graph for this kind of frame; captured now if it came often enough."""
         if kind in self.graphs:
@@ -310,7 +322,7 @@ class FrameGraph:
 
     def _draw(self, kind: GraphKey) -> None:
         assert self._scene is not None
-        draw(kind, self._scene, self._parameters, self._kernels(kind.key_type))
+        self._drawing.draw(kind, self._scene, self._parameters)
 
     def _drop_graphs(self) -> None:
         if not self.graphs:

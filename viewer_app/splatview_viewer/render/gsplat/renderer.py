@@ -21,8 +21,10 @@ from splatview_viewer.render.base import (
 from splatview_viewer.render.gsplat import cuda, moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
 from splatview_viewer.render.gsplat.cuda import GpuClock, on_stream
+from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
+from splatview_viewer.render.gsplat.packed_frames import PackedFrames
 from splatview_viewer.render.gsplat.scene import ArrayLease, DeviceGaussians
 from splatview_viewer.render.gsplat.to_bytes import over_background
 
@@ -58,6 +60,7 @@ class GsplatRenderer(Renderer):
     name = "gsplat"
     reads_gpu = True
     has_fallback = True
+    has_drafts = True
 
     def __init__(
         self, ctx: moderngl.Context | None = None, device: torch.device | None = None
@@ -83,7 +86,9 @@ class GsplatRenderer(Renderer):
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
         self._gaussians: DeviceGaussians
-        self._frame: FrameGraph
+        self._frame: FrameGraph[Scene]
+        self._packed: PackedFrames
+        self._last_was_packed = False
         self._lease: ArrayLease
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
@@ -115,7 +120,7 @@ class GsplatRenderer(Renderer):
     def thinned(self) -> str:  # type: ignore[override]
         if self._closed:
             return ""
-        return self._frame.thinned
+        return self._last_frame.thinned
 
     @property
     def gpu_ms(self) -> float | None:  # type: ignore[override]
@@ -131,6 +136,12 @@ class GsplatRenderer(Renderer):
         if self._closed:
             return ""
         return self._frame.failure
+
+    @property
+    def draft_note(self) -> str:  # type: ignore[override]
+        if self._closed:
+            return ""
+        return self._packed.note
 
     @property
     def bridge(self) -> str:  # type: ignore[override]
@@ -197,15 +208,7 @@ class GsplatRenderer(Renderer):
 
     def _show_frame(self) -> None:
         """Tell the frame where the Gaussians lie."""
-        active = self._gaussians.active
-        self._frame.load(
-            active.means,
-            active.quats,
-            active.scales,
-            active.opacities,
-            active.colors[:, 0],
-            active.colors[:, 1:],
-        )
+        self._frame.load(self._gaussians.frame_scene)
 
     # -- pictures -------------------------------------------------------------------------
 
@@ -220,6 +223,7 @@ class GsplatRenderer(Renderer):
         with self._working():
             # A picture may be on its way to OpenGL.
             self._stream.synchronize()
+            self._packed.free()
             self._frame.free_graphs()
         self._close_canvases()
 
@@ -261,13 +265,26 @@ class GsplatRenderer(Renderer):
             viewmat = camera.viewmat.copy()
             viewmat[:3, 3] += viewmat[:3, :3] @ origin
             camera = replace(camera, viewmat=viewmat)
+        if options.is_draft:
+            drawn = self._packed.render(camera, options, target)
+            if drawn is not None:
+                self._last_was_packed = True
+                return drawn
+        self._last_was_packed = False
         self._frame.select(self._gaussians.flags(options.selection))
         return self._frame.render(camera, options, target)
+
+    @property
+    def _last_frame(self) -> FrameGraph[Any]:
+        """What drew the last picture."""
+        if self._last_was_packed:
+            return self._packed.frame
+        return self._frame
 
     def _overflowed(self) -> bool:
         """Wait for the last picture; return True if it has to be drawn again."""
         self._lease.wait()
-        return self._frame.overflowed()
+        return self._last_frame.overflowed()
 
     # -- ways to OpenGL -------------------------------------------------------------------
 
@@ -316,14 +333,18 @@ class GsplatRenderer(Renderer):
             stream = torch.cuda.Stream(device, priority=-1)
         with self._working(stream):
             gaussians = DeviceGaussians(device)
-            frame = FrameGraph(device)
+            record = RecordDrawing(device)
+            frame = FrameGraph(device, record)
+            packed = PackedFrames(device, gaussians)
         if self._device is not None:
             self._leave()
         self._device = device
         self._stream = stream
         self._gaussians = gaussians
         self._frame = frame
-        self.rules = frame.rules
+        self.rules = record.rules
+        self._packed = packed
+        self._last_was_packed = False
         self._lease = ArrayLease(stream)
         self._show_frame()
 
@@ -335,10 +356,11 @@ class GsplatRenderer(Renderer):
         try:
             self._stream.synchronize()
             self._frame.close()
+            self._packed.close()
         except RuntimeError:
             # After a fault on the GPU every call fails.
             pass
-        del self._frame, self._gaussians, self._lease
+        del self._frame, self._packed, self._gaussians, self._lease
 
 
 class GsplatPicture(RenderedPicture):

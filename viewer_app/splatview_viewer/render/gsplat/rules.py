@@ -17,6 +17,14 @@ _DIGITS = 6
 """Decimals of the constants: gsplat has them as float32, and returns them so."""
 
 
+def defines(rules: Rules) -> tuple[str, str]:
+    """Return alpha's limit and the least compensation for the kernels' preprocessor."""
+    return (
+        f"ALPHA_MAX={rules.alpha_max}f",
+        f"LEAST_COMPENSATION={rules.least_compensation}f",
+    )
+
+
 @functools.cache
 def gsplat_rules(device: torch.device) -> Rules:
     """Return the rules of the installed gsplat.

@@ -16,7 +16,13 @@ import torch
 from splatview_viewer.render.activation import center_and_size
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.gsplat.cuda import kernels
-from splatview_viewer.render.gsplat.drawing import blocks
+from splatview_viewer.render.gsplat.drawing import Scene, blocks
+from splatview_viewer.render.gsplat.packed import (
+    SHAPE_FLOATS,
+    PackedScene,
+    halves_of,
+    pack,
+)
 from splatview_viewer.scene import EVERYTHING, flags
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, empty_scene
 
@@ -100,6 +106,8 @@ class DeviceGaussians:
         """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
         self._counters = torch.zeros(4, dtype=torch.int32, device=device)
         self._kernels = kernels("activate.cu", device=device.index or 0)
+        self._packed: PackedScene | None = None
+        """The Gaussians of the last load, packed."""
         self._shared_scene: GaussianScene | None = None
         """Result of `scene` since the last load."""
         self._readers: set[torch.cuda.Stream] = set()
@@ -127,6 +135,7 @@ class DeviceGaussians:
         """
         self._shared_scene = None
         self._flags_of = None
+        self._packed = None
         stream = torch.cuda.current_stream(self.device)
         while self._readers:
             stream.wait_event(self._readers.pop().record_event())
@@ -194,6 +203,49 @@ class DeviceGaussians:
             activated=True,
             sh_degree=self.sh_degree,
         )
+
+    @property
+    def frame_scene(self) -> Scene:
+        """The Gaussians as frames of record are drawn from."""
+        active = self.active
+        return Scene(
+            active.means,
+            active.quats,
+            active.scales,
+            active.opacities,
+            active.colors[:, 0],
+            active.colors[:, 1:],
+        )
+
+    def packed(self, launcher: Launcher) -> PackedScene:
+        """Return the Gaussians packed, once for each load, in buffers that stay.
+
+        Args:
+            launcher: launches the kernels of packed_order.cu.
+
+        Raises:
+            torch.cuda.OutOfMemoryError: there is too little memory.
+        """
+        if self._packed is None:
+            halves = halves_of(self.sh_degree)
+            shapes = self._packed_buffer("shapes", SHAPE_FLOATS)
+            colors = self._packed_buffer("packed_colors", halves // 2)
+            packed = PackedScene(shapes, colors.view(torch.float16), self.sh_degree)
+            if self._count:
+                pack(self.active, packed, launcher)
+            self._packed = packed
+        return self._packed
+
+    def _packed_buffer(self, name: str, floats: int) -> torch.Tensor:
+        """Return a buffer for so many float32 a Gaussian, (N, floats)."""
+        size = self._count * floats
+        return self._reserve_buffer(name, size)[:size].view(self._count, floats)
+
+    def drop_packed(self) -> None:
+        """Release the packed Gaussians."""
+        self._packed = None
+        for name in ("shapes", "packed_colors"):
+            self._buffers.pop(name, None)
 
     def flags(self, selection: Selection) -> torch.Tensor | None:
         """Return (N,) uint8 as `scene.flags` gives them, found once for each load.

@@ -1,0 +1,487 @@
+"""Frames from packed Gaussians, for pictures that something moves in.
+
+A scene is packed once a version: 128 bytes a Gaussian of degree 3 in place of 236. Its
+frames leave out early what others hide (`packed.cuh`), and take about a third of the
+time of gsplat's. They are not gsplat's to the last bit, for halves have 11 bits, so that
+pictures that stay are drawn by `drawing`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from splatview_viewer.render.base import EPS_2D
+from splatview_viewer.render.gsplat.cuda import kernels
+from splatview_viewer.render.gsplat.drawing import TILE, GraphKey, Parameters, blocks
+from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.scene import Active
+
+MODELS = ("pinhole", "ortho")
+"""The camera models that packed scenes are drawn with."""
+PAINTS = ("color", "normals")
+"""The paints that packed scenes are drawn in."""
+SHAPE_FLOATS = 8
+"""Numbers of `Shape` in packed.cuh."""
+HALVES = 8
+"""Coefficients of a Gaussian fill words of this many halves."""
+BIN = 4 * TILE
+"""Pixels a side of a bin."""
+BINS = (1024, 2048)
+"""Bins that kernels are compiled for: pictures of 1920x1080, of 3840x2160. Of fewer, a
+block lists more Gaussians at a time."""
+SLABS = (0, 80, 256)
+SLABS_OF_MANY = (0, 24, 80, 256)
+"""Where slabs of depth begin and end, in 256ths of what is in sight. After each slab the
+tiles are left out where nothing more can show, which costs some 40 us."""
+MANY = 5_000_000
+"""Gaussians from which on there is one slab more."""
+NEAR_GROUPS = 512
+"""Groups of 32 Gaussians before those of `_group_size`: what is nearest may cover much
+of the picture."""
+_THREADS = 256
+_FOUND = 8 * _THREADS
+"""Gaussians of a block of `find_depths`."""
+_SORTED = 16 * _THREADS
+"""Gaussians of a block of a sort."""
+_PASSES = 3
+_DIGITS = 256
+_COUNTER_WORDS = 1024
+"""At least those of `Counters` in packed.cuh."""
+_DEPTH_BITS = 24
+_WARP = 32
+_INT = ctypes.c_int
+_U32 = ctypes.c_uint32
+_POINTER = ctypes.c_uint64
+_NULL = ctypes.c_void_p(0)
+
+
+@dataclass(frozen=True)
+class PackedScene:
+    """N packed Gaussians on one device."""
+
+    shapes: torch.Tensor
+    """(N, SHAPE_FLOATS) float32: `Shape` in packed.cuh."""
+    colors: torch.Tensor
+    """(N, a multiple of HALVES) float16: coefficients by term and channel, then zeros."""
+    degree: int
+    """The degree of the coefficients."""
+    flags: torch.Tensor | None = None
+    """(N,) uint8 as `selecting.flags` gives them."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.shapes)
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """All that a graph remembers of the tensors, but for `flags`."""
+        addresses = (self.shapes.data_ptr(), self.colors.data_ptr())
+        return (*addresses, self.shapes.shape, self.colors.shape)
+
+    def with_flags(self, flags: torch.Tensor | None) -> PackedScene:
+        """Return the same scene with other flags."""
+        return replace(self, flags=flags)
+
+
+def halves_of(degree: int) -> int:
+    """Return the halves that the coefficients of a Gaussian take."""
+    return HALVES * blocks(3 * (degree + 1) ** 2, HALVES)
+
+
+def bytes_of(degree: int) -> int:
+    """Return the bytes that a packed Gaussian takes."""
+    return 4 * SHAPE_FLOATS + 2 * halves_of(degree)
+
+
+def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
+    """Pack Gaussians on the current stream; nothing is waited for.
+
+    Args:
+        active: the Gaussians.
+        packed: where to; of their number and degree.
+        launcher: launches the kernels of packed_order.cu.
+    """
+    count, terms = active.colors.shape[:2]
+    launcher.launch(
+        "pack",
+        blocks(count, _THREADS),
+        _THREADS,
+        _INT(count),
+        _INT(terms),
+        _INT(packed.colors.shape[1] // HALVES),
+        active.means,
+        active.quats,
+        active.scales,
+        active.opacities,
+        active.colors,
+        packed.shapes,
+        packed.colors,
+    )
+
+
+def obstacle(camera: Camera, options: RenderOptions) -> str:
+    """Return why a picture cannot be drawn from packed Gaussians; "" if it can."""
+    if camera.model not in MODELS:
+        return f"{camera.model} cameras"
+    if options.paint not in PAINTS:
+        return f'"{options.paint}"'
+    if camera.near <= 0:
+        return "a near plane behind the camera"
+    if blocks(camera.width, BIN) * blocks(camera.height, BIN) > BINS[-1]:
+        return "pictures larger than 3840x2160"
+    return ""
+
+
+# -- arguments of the kernels: packed.cuh -------------------------------------------------
+
+
+class _Packed(ctypes.Structure):
+    """Mirrors `Packed`."""
+
+    _fields_ = (
+        ("n", _INT),
+        ("degree", _INT),
+        ("pitch", _INT),
+        ("shows_normals", _INT),
+        ("shapes", _POINTER),
+        ("colors", _POINTER),
+        ("flags", _POINTER),
+    )
+
+    @classmethod
+    def of(cls, kind: GraphKey, scene: PackedScene) -> _Packed:
+        flags = 0
+        if kind.selected and scene.flags is not None:
+            flags = scene.flags.data_ptr()
+        return cls(
+            n=scene.count,
+            degree=min(kind.degree, scene.degree),
+            pitch=scene.colors.shape[1] // HALVES,
+            shows_normals=kind.paint == "normals",
+            shapes=scene.shapes.data_ptr(),
+            colors=scene.colors.data_ptr(),
+            flags=flags,
+        )
+
+
+class _Picture(ctypes.Structure):
+    """Mirrors `Picture`."""
+
+    _fields_ = (
+        ("width", _INT),
+        ("height", _INT),
+        ("tiles_x", _INT),
+        ("tiles_y", _INT),
+        ("bins_x", _INT),
+        ("bins", _INT),
+        ("ortho", _INT),
+        ("antialiased", _INT),
+        ("near", ctypes.c_float),
+        ("far", ctypes.c_float),
+        ("blur", ctypes.c_float),
+        ("depth_shift", _INT),
+    )
+
+    @classmethod
+    def of(cls, kind: GraphKey) -> _Picture:
+        columns, rows = kind.tiles
+        bins_x = blocks(kind.width, BIN)
+        return cls(
+            width=kind.width,
+            height=kind.height,
+            tiles_x=columns,
+            tiles_y=rows,
+            bins_x=bins_x,
+            bins=bins_x * blocks(kind.height, BIN),
+            ortho=kind.model == "ortho",
+            antialiased=kind.antialiased,
+            near=kind.near,
+            far=kind.far,
+            blur=EPS_2D,
+            depth_shift=_depth_shift(kind.near, kind.far),
+        )
+
+
+def _depth_shift(near: float, far: float) -> int:
+    """Return the bits to leave out so that depths fit into `_DEPTH_BITS`."""
+    first, last = struct.unpack("2I", struct.pack("2f", near, far))
+    return max((last - first).bit_length() - _DEPTH_BITS, 0)
+
+
+class _Slab(ctypes.Structure):
+    """Mirrors `Slab`."""
+
+    _fields_ = (
+        ("index", _INT),
+        ("is_last", _INT),
+        ("begin", _INT),
+        ("end", _INT),
+        ("near_groups", _INT),
+        ("groups", _INT),
+    )
+
+
+class _Lists(ctypes.Structure):
+    """Mirrors `Lists`."""
+
+    _fields_ = (
+        ("slots", _U32),
+        ("unused", _U32),
+        ("footprints", _POINTER),
+        ("tints", _POINTER),
+        ("touched", _POINTER),
+        ("mask_begins", _POINTER),
+        ("masks", _POINTER),
+        ("counts", _POINTER),
+        ("totals", _POINTER),
+        ("bins", _POINTER),
+        ("pair_gaussians", _POINTER),
+        ("pair_tiles", _POINTER),
+    )
+
+
+# -- frames -------------------------------------------------------------------------------
+
+
+class PackedKernels(NamedTuple):
+    """The kernels that packed frames are drawn with."""
+
+    order: Launcher
+    """Those of packed_order.cu."""
+    slab: Launcher
+    """Those of packed_slab.cu."""
+
+
+class PackedDrawing:
+    """Draws frames of packed scenes."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Compile the viewer's kernels if that was not done yet, about two seconds.
+
+        Raises:
+            RendererError: gsplat does not draw here, or the viewer's own kernels do not
+                compile.
+        """
+        self._device = device
+        self._rules = gsplat_rules(device)
+        self.kernels(BINS[0])
+
+    def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
+        """Queue the writing of a frame's parameters to the device."""
+        order = self.kernels(BINS[0]).order
+        order.launch("set_frame", 1, 64, parameters, target)
+
+    def draw(
+        self, kind: GraphKey, scene: PackedScene, parameters: torch.Tensor
+    ) -> None:
+        """Queue the drawing of a frame, as `FrameDrawing.draw`."""
+        draw(kind, scene, parameters, self.kernels(bins_max(kind)))
+
+    def kernels(self, bins: int) -> PackedKernels:
+        """Return the kernels for pictures of up to so many bins, one of `BINS`."""
+        macros = (*defines(self._rules), f"BINS_MAX={bins}")
+        device = self._device.index
+        return PackedKernels(
+            order=kernels("packed_order.cu", macros, device),
+            slab=kernels("packed_slab.cu", macros, device),
+        )
+
+
+def bins_max(kind: GraphKey) -> int:
+    """Return the first of `BINS` that is enough for a picture."""
+    bins = _Picture.of(kind).bins
+    return next(limit for limit in BINS if bins <= limit)
+
+
+def draw(
+    kind: GraphKey,
+    scene: PackedScene,
+    parameters: torch.Tensor,
+    kernels: PackedKernels,
+) -> None:
+    """Draw a frame of a scene that is not empty.
+
+    Args:
+        kind: sizes and modes, without an `obstacle`.
+        scene: what to draw.
+        parameters: a `Parameters` on the device, as float32: camera and targets.
+        kernels: for `bins_max(kind)`.
+    """
+    frame = _PackedFrame(kind, scene, parameters, kernels)
+    frame.sort()
+    frame.draw_slabs()
+
+
+class _PackedFrame:
+    """One frame, and the arrays that its steps pass on."""
+
+    def __init__(
+        self,
+        kind: GraphKey,
+        scene: PackedScene,
+        parameters: torch.Tensor,
+        kernels: PackedKernels,
+    ) -> None:
+        self._kind = kind
+        self._count = scene.count
+        self._device = scene.shapes.device
+        self._parameters = parameters
+        self._kernels = kernels
+        self._scene = _Packed.of(kind, scene)
+        self._picture = _Picture.of(kind)
+        self._open = self._words(self._picture.bins)
+        """Tiles of each bin that are not finished."""
+        self._counters = self._words(_COUNTER_WORDS)
+        self._order: torch.Tensor
+        """(N,) int32 Gaussians in sight, nearest first."""
+
+    def _words(self, *shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+        """Return an uninitialised tensor on the device."""
+        return torch.empty(shape, dtype=dtype, device=self._device)
+
+    def sort(self) -> None:
+        """Bring what is in sight into the order of depth."""
+        launch = self._kernels.order.launch
+        count = self._count
+        parts = blocks(count, _SORTED)
+        status = self._words(_PASSES, parts * _DIGITS)
+        counters = self._counters
+        launch(
+            "begin_frame",
+            _THREADS,
+            _THREADS,
+            self._picture,
+            counters,
+            status,
+            _INT(status.numel()),
+            self._open,
+        )
+        depths = self._words(count)
+        launch(
+            "find_depths",
+            blocks(count, _FOUND),
+            _THREADS,
+            self._parameters,
+            self._scene,
+            self._picture,
+            depths,
+            counters,
+        )
+        launch("start_digits", 1, _THREADS, counters)
+        keys = self._words(count)
+        ids = self._words(count)
+        other_ids = self._words(count)
+        # Each pass writes into what the one before it has read.
+        for name, passed, arrays in (
+            ("sort_by_low_digit", status[0], (depths, _NULL, keys, ids)),
+            ("sort_by_middle_digit", status[1], (keys, ids, depths, other_ids)),
+            ("sort_by_high_digit", status[2], (depths, other_ids, _NULL, ids)),
+        ):
+            launch(name, parts, _THREADS, _INT(count), *arrays, counters, passed)
+        self._order = ids
+
+    def draw_slabs(self) -> None:
+        """Draw the picture, the nearest Gaussians first."""
+        kind = self._kind
+        bounds = SLABS_OF_MANY if self._count >= MANY else SLABS
+        slabs = [self._slab(bounds, i) for i in range(len(bounds) - 1)]
+        size = max(self._slab_size(slab) for slab in slabs)
+        bins = self._picture.bins
+        # The tensors have to stay until the last kernel is launched.
+        tensors = {
+            "footprints": self._words(size, 8),
+            "tints": self._words(size, 4),
+            "touched": self._words(size, 4),
+            "mask_begins": self._words(size),
+            "masks": self._words(kind.slots, dtype=torch.int16),
+            "counts": self._words(bins, max(slab.groups for slab in slabs)),
+            "totals": self._words(bins),
+            "bins": self._words(bins, 2),
+            "pair_gaussians": self._words(kind.slots),
+            # Eight are read at a time.
+            "pair_tiles": self._words(kind.slots + 8, dtype=torch.int16),
+        }
+        addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+        lists = _Lists(slots=kind.slots, **addresses)
+        colors = self._words(kind.height, kind.width, 4)
+        depths: Any = _NULL
+        if kind.depth:
+            depths = self._words(kind.height, kind.width)
+        for slab in slabs:
+            self._list_slab(slab, lists)
+            self._blend_slab(slab, lists, colors, depths)
+
+    def _slab(self, bounds: tuple[int, ...], index: int) -> _Slab:
+        near_groups = NEAR_GROUPS if index == 0 else 0
+        slab = _Slab(
+            index=index,
+            is_last=index == len(bounds) - 2,
+            begin=bounds[index],
+            end=bounds[index + 1],
+            near_groups=near_groups,
+        )
+        slab.groups = near_groups + blocks(self._slab_size(slab), self._group_size)
+        return slab
+
+    def _slab_size(self, slab: _Slab) -> int:
+        """Return the number of Gaussians that a slab may have."""
+        return blocks(self._count * (slab.end - slab.begin), 256) + 1
+
+    @property
+    def _group_size(self) -> int:
+        """Gaussians that a block lists: GROUP in packed.cuh."""
+        return 8 * 1024 // bins_max(self._kind) * _WARP
+
+    def _list_slab(self, slab: _Slab, lists: _Lists) -> None:
+        """List the Gaussians of a slab by bins."""
+        launch = self._kernels.slab.launch
+        picture = self._picture
+        counters = self._counters
+        launch(
+            "shade",
+            slab.groups,
+            _THREADS,
+            self._parameters,
+            self._scene,
+            picture,
+            slab,
+            lists,
+            self._order,
+            self._open,
+            counters,
+        )
+        bins = picture.bins
+        launch(
+            "place", bins, _THREADS, self._parameters, picture, slab, lists, counters
+        )
+        launch("list", slab.groups, _THREADS, picture, slab, lists, counters)
+
+    def _blend_slab(
+        self, slab: _Slab, lists: _Lists, colors: torch.Tensor, depths: Any
+    ) -> None:
+        """Draw the lists over what the slabs before have drawn."""
+        kind = self._kind
+        self._kernels.slab.launch(
+            "blend_with_depth" if kind.depth else "blend",
+            kind.tile_count,
+            _THREADS,
+            self._parameters,
+            self._picture,
+            _INT(kind.element_size),
+            slab,
+            lists,
+            self._open,
+            colors,
+            depths,
+        )
