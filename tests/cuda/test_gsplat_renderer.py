@@ -366,7 +366,7 @@ def test_every_odd_scene_has_the_reference_s_picture(ctx: moderngl.Context) -> N
     for name, (make, left_out) in SCENES.items():
         odd = make()
         gpu_copy = replace(odd, **{f: getattr(odd, f).cuda() for f in FIELDS})
-        expected = draw(ReferenceRenderer(), odd, view)
+        expected = draw(ReferenceRenderer(rules=renderer.rules), odd, view)
         got = draw(renderer, gpu_copy, view)
         assert renderer.left_out == left_out, name
         assert np.isfinite(got.color).all(), name
@@ -389,7 +389,7 @@ def test_more_pairs_than_may_be_are_not_drawn(
     renderer._frame.capacity = Capacity(max_pairs)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
     got = draw(renderer, many, view)
-    expected = draw(ReferenceRenderer(), nearest, view)
+    expected = draw(ReferenceRenderer(rules=renderer.rules), nearest, view)
     assert psnr(got.color, expected.color) > 45
     assert renderer.thinned
     draw(renderer, everywhere(20), view)

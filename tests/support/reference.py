@@ -1,4 +1,4 @@
-"""The slow, readable reference: gsplat 1.5.3's rules in NumPy, float64.
+"""The slow, readable reference: gsplat's rules in NumPy, float64.
 
 It is for tests and for readers. Each rule names the place in gsplat where it comes from
 (files of gsplat/cuda at version 1.5.3).
@@ -16,7 +16,6 @@ from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry import rotations
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import (
-    ALPHA_MAX,
     ALPHA_MIN,
     AMBIENT,
     BODY_SIGMAS,
@@ -32,6 +31,7 @@ from splatview_viewer.render.base import (
     RenderedPicture,
     Renderer,
     RenderOptions,
+    Rules,
 )
 from splatview_viewer.render.picking import blur_covariance, project_points
 from splatview_viewer.scene import HIDDEN, MARKED, flags
@@ -131,9 +131,18 @@ class ReferenceRenderer(Renderer):
 
     name = "reference"
 
-    def __init__(self, ctx: moderngl.Context | None = None) -> None:
-        """Make a renderer; only `Picture.source` needs `ctx`."""
+    def __init__(
+        self, ctx: moderngl.Context | None = None, rules: Rules | None = None
+    ) -> None:
+        """Make a renderer.
+
+        Args:
+            ctx: Only for `Picture.source`.
+            rules: Of the gsplat that it stands for; by default 1.5.3.
+        """
         self._ctx = ctx
+        if rules is not None:
+            self.rules = rules
         self._scene = empty_scene()
 
     def load(
@@ -147,12 +156,12 @@ class ReferenceRenderer(Renderer):
         self._check(camera, 1 << 30)
         projected = None
         if len(self._scene):
-            projected = project(self._scene, camera, options)
+            projected = project(self._scene, camera, options, self.rules)
         size = camera.width, camera.height
         if projected is not None and projected.bodies is not None:
             sums, alpha = solid(projected, projected.bodies, camera.near, size)
         else:
-            sums, alpha = blend(projected, *size, options)
+            sums, alpha = blend(projected, *size, options, self.rules.alpha_max)
         sums = sums.astype(np.float32)
         depth = None
         if options.depth:
@@ -169,7 +178,9 @@ class ReferenceRenderer(Renderer):
         self._closed = True
 
 
-def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Projected:
+def project(
+    a: GaussianScene, camera: Camera, options: RenderOptions, rules: Rules
+) -> Projected:
     """Project activated Gaussians into the picture, sorted by camera z.
 
     The source is csrc/ProjectionEWA3DGSFused.cu.
@@ -194,7 +205,8 @@ def project(a: GaussianScene, camera: Camera, options: RenderOptions) -> Project
     opacities = opacities[index].astype(np.float64)
     by_opacity = PAINTS[options.paint].by_density
     if options.mode == "antialiased" and by_opacity:
-        opacities = opacities * np.sqrt(det_sharp / det)
+        factors = np.sqrt(det_sharp / det)
+        opacities = opacities * np.maximum(factors, rules.least_compensation)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.
     if by_opacity:
         sigmas = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
@@ -278,7 +290,11 @@ def colors(
 
 
 def blend(
-    projected: Projected | None, width: int, height: int, options: RenderOptions
+    projected: Projected | None,
+    width: int,
+    height: int,
+    options: RenderOptions,
+    alpha_max: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Blend Gaussians from front to back (csrc/RasterizeToPixels3DGSFwd.cu).
 
@@ -307,7 +323,7 @@ def blend(
         if finished[box].all() and not is_counted:
             continue
         offsets = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
-        alpha, is_covered = coverage(options, offsets, conic, opacity)
+        alpha, is_covered = coverage(options, offsets, conic, opacity, alpha_max)
         is_covered &= alpha >= ALPHA_MIN
         counts[box] += is_covered
         hit = is_covered & ~finished[box]
@@ -375,6 +391,7 @@ def coverage(
     d: tuple[np.ndarray, np.ndarray],
     conic: np.ndarray,
     opacity: float | np.ndarray,
+    alpha_max: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the alpha of Gaussians, and whether they are seen at all.
 
@@ -383,22 +400,23 @@ def coverage(
         d: Offsets in pixels from their centres.
         conic: Entries xx, xy, yy, each of one Gaussian or broadcast against `d`.
         opacity: Of one Gaussian, or broadcast against `d`.
+        alpha_max: Alpha is clamped to this.
     """
     dx, dy = d
     a, b, c = conic
     if options.paint == "points":
         alpha = np.clip(options.point_reach - np.hypot(dx, dy), 0, 1)
-        return np.minimum(ALPHA_MAX, alpha), alpha > 0
+        return np.minimum(alpha_max, alpha), alpha > 0
     sigma = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy
     if options.paint != "rings":
-        return np.minimum(ALPHA_MAX, opacity * np.exp(-sigma)), sigma >= 0
+        return np.minimum(alpha_max, opacity * np.exp(-sigma)), sigma >= 0
     m = np.sqrt(2 * np.maximum(sigma, 0))
     # m times the length of the gradient of m.
     steepness = np.hypot(a * dx + b * dy, b * dx + c * dy)
     # Pixels to the outline, where that is near.
     inwards = (BODY_SIGMAS - m) * m / np.maximum(steepness, 1e-12)
     line = np.clip(np.minimum(inwards, RING_PX + 1 - inwards), 0, 1)
-    return np.minimum(ALPHA_MAX, np.maximum(line, RING_INSIDE)), m <= BODY_SIGMAS
+    return np.minimum(alpha_max, np.maximum(line, RING_INSIDE)), m <= BODY_SIGMAS
 
 
 def solid(

@@ -65,6 +65,8 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
 MARKED = [marked(name) for name in sorted(MAKERS)]
 """Names of the renderers, for tests; those that need a GPU are marked."""
 CLASSIC = RenderOptions()
+GSPLAT_1_5 = Rules()
+GSPLAT_1_6 = Rules(alpha_max=0.99, least_compensation=0.005)
 CENTER = 24, 32
 """Row and column of the pixel that `camera()` looks along."""
 
@@ -80,9 +82,14 @@ def draw(
 
 
 def pick(
-    gaussians: GaussianScene, view: Camera, x: float, y: float, options: RenderOptions
+    gaussians: GaussianScene,
+    view: Camera,
+    x: float,
+    y: float,
+    options: RenderOptions,
+    rules: Rules = GSPLAT_1_5,
 ) -> Hit | None:
-    return pick_later(gaussians, view, x, y, options, Rules())()
+    return pick_later(gaussians, view, x, y, options, rules)()
 
 
 def camera(

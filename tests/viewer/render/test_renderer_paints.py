@@ -90,7 +90,7 @@ def test_pictures_agree_with_the_reference(
     if not decibels:
         pytest.skip("tests/cuda holds its colours against gsplat itself")
     got = draw(tested, gaussians, view, options)
-    expected = draw(ReferenceRenderer(), gaussians, view, options)
+    expected = draw(ReferenceRenderer(rules=tested.rules), gaussians, view, options)
     close(got, expected, decibels)
     if tested.name == "gsplat":
         # The last pictures come from a graph.
@@ -113,14 +113,14 @@ def test_selected_marked_and_scaled_gaussians_agree_with_the_reference(
     options = RenderOptions(selection=selection, scale=0.6)
     everything = draw(tested, gaussians, view)
     got = tested.render(view, options).pixels()
-    close(got, draw(ReferenceRenderer(), gaussians, view, options))
+    close(got, draw(ReferenceRenderer(rules=tested.rules), gaussians, view, options))
     assert psnr(got.color, everything.color, float(everything.color.max())) < 40
     unselected = tested.render(view, CLASSIC).pixels()
     assert np.array_equal(unselected.color, everything.color)
     assert np.array_equal(unselected.alpha, everything.alpha)
     # The same limits select other Gaussians of a newer scene.
     newer = random_scene(32, MIXED)
-    expected = draw(ReferenceRenderer(), newer, view, options)
+    expected = draw(ReferenceRenderer(rules=tested.rules), newer, view, options)
     close(draw(tested, newer, view, options), expected)
 
 
@@ -160,7 +160,7 @@ def test_flat_gaussians_are_drawn_as_by_the_reference(
     gaussians.quats[:5] = torch.from_numpy(sideways)
     gaussians.scales[5:10] = -np.inf
     options = RenderOptions(mode, paint=paint)
-    expected = draw(ReferenceRenderer(), gaussians, view, options)
+    expected = draw(ReferenceRenderer(rules=tested.rules), gaussians, view, options)
     got = draw(tested, gaussians, view, options)
     assert tested.left_out.total == 0
     assert np.isfinite(got.color).all()

@@ -11,6 +11,8 @@ import torch
 from support.reference import ReferenceRenderer
 from support.renderer_cases import (
     CLASSIC,
+    GSPLAT_1_5,
+    GSPLAT_1_6,
     Chance,
     activated,
     camera,
@@ -21,24 +23,26 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.geometry.cameras import CameraModel
-from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.base import RenderOptions, Rules
 from splatview_viewer.scene import Selection
 
 
 @pytest.mark.parametrize(
-    ("model", "options"),
+    ("model", "options", "rules"),
     [
-        ("pinhole", CLASSIC),
-        ("ortho", RenderOptions("antialiased")),
-        ("fisheye", RenderOptions(scale=0.4)),
+        ("pinhole", CLASSIC, GSPLAT_1_5),
+        ("pinhole", CLASSIC, GSPLAT_1_6),
+        ("ortho", RenderOptions("antialiased"), GSPLAT_1_6),
+        ("fisheye", RenderOptions(scale=0.4), GSPLAT_1_5),
     ],
 )
 def test_hit_is_drawn_by_the_reference(
-    model: CameraModel, options: RenderOptions
+    model: CameraModel, options: RenderOptions, rules: Rules
 ) -> None:
-    gaussians = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
+    chance = Chance(n=700, log_scale=(-3.0, 1.0), logit=(2.0, 4.0))
+    gaussians = activated(random_scene(3, chance))
     view = looking_at_origin(model=model)
-    renderer = ReferenceRenderer()
+    renderer = ReferenceRenderer(rules=rules)
     renderer.load(replace(gaussians, scales=gaussians.scales * options.scale))
     drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
     g = np.random.default_rng(5)
@@ -52,6 +56,7 @@ def test_hit_is_drawn_by_the_reference(
             column + float(g.random()),
             row + float(g.random()),
             options,
+            rules,
         )
         alpha = float(drawn.alpha[row, column])
         if hit is None:

@@ -245,7 +245,7 @@ class _Shapes(NamedTuple):
 
 
 class _Projection(NamedTuple):
-    """What `gsplat.fully_fused_projection` returns for one camera."""
+    """The result of `gsplat.fully_fused_projection`, for one camera."""
 
     radii: torch.Tensor
     """(N, 2) int32."""
