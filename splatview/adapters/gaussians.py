@@ -197,7 +197,7 @@ class GaussianLayout:
             # to `.data`, which changes N.
             last = self._last
             is_last = all(map(is_, tensors, last))
-            if not is_last or tensors[0].shape != self._forms[0].shape:
+            if not is_last or tensors[0].shape != self.shape:
                 forms = zip(self._forms, tensors, strict=True)
                 if not all(form.fits(tensor) for form, tensor in forms):
                     return None

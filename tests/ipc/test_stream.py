@@ -14,6 +14,7 @@ from support.pair import Pair
 from support.transports import reader_of
 from support.wait import PATIENCE
 
+from splatview.adapters import recognise
 from splatview.adapters.series import MEMORY, SCALARS, Samples, SeriesTable
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import wait_readable
@@ -162,6 +163,23 @@ def test_frames_of_a_new_size_take_a_new_ring(pair: Pair) -> None:
     assert not pair.faults
 
 
+def test_a_ring_that_is_too_small_is_replaced_without_a_grace(pair: Pair) -> None:
+    """Also where the helper sleeps because the trainer is busy."""
+    pair.publish(image(0))
+    shows(pair, 0)
+    for _ in range(20):
+        pair.publish(image(1))
+    pair.turn_helper()
+    assert published(pair).is_behind()
+    pair.now += 0.01
+    pair.publish(image(2, 300))
+    assert wait_readable(pair.publisher.helper.fds(), 0), "it was not woken"
+    pair.turn_helper()
+    pair.now += 0.01
+    pair.publish(image(3, 300))
+    assert not published(pair).is_behind()
+
+
 def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -> None:
     pair.publish(image(5))
     shows(pair, 5)
@@ -196,6 +214,66 @@ def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
         rings.add(scalars.offer("ring"))
     assert not pair.faults
     assert len(rings) == 4, "a ring holds more than what it was made for"
+
+
+class SharingWriter:
+    """Keeps the tensors that it was to share."""
+
+    note = ""
+    ref = object()
+
+    def __init__(self) -> None:
+        self.shared: list[dict[str, torch.Tensor]] = []
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], *args: Any) -> bool:
+        self.shared.append(tensors)
+        return True
+
+    def turn(self, now: float) -> None:
+        return None
+
+
+def test_tensors_in_place_are_described_again_only_where_something_moved(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer: Any = SharingWriter()
+    in_place = Transport(lambda tensors, growing: writer, RING.reader, "")
+    offer(monkeypatch, pair, in_place=in_place)
+    scene = {
+        "means": torch.zeros(4, 3),
+        "quats": torch.zeros(4, 4),
+        "scales": torch.zeros(4, 3),
+        "opacities": torch.zeros(4),
+        "colors": torch.zeros(4, 3),
+    }
+    layout = recognise(scene)
+    stream = pair.publisher.stream("scene", "gaussians")
+    stream.describe(layout)
+    stream.open("in-place")
+
+    def share() -> dict[str, torch.Tensor]:
+        pair.now += 1
+        published = layout.match(scene, {})
+        assert published is not None
+        stream.publish(published)
+        return writer.shared[-1]
+
+    published = layout.match(scene, {})
+    assert published is not None
+    stream.publish(published)
+    stream.turn(pair.now)
+    first = share()
+    assert share() is first
+    scene["quats"].data = torch.ones(4, 4)
+    moved = share()
+    assert moved is not first
+    assert moved["quats"].data_ptr() == scene["quats"].data_ptr()
+    assert share() is moved
+    scene["quats"] = scene["quats"].detach()
+    other = share()
+    assert other is not moved
+    scene["means"].data = scene["means"].data[:3]
+    assert layout.match(scene, {}) is None
 
 
 # ---- threads that come between
