@@ -10,12 +10,14 @@ import pytest
 import torch
 from support.reference import ReferenceRenderer
 from support.renderer_cases import (
+    CENTER,
     CLASSIC,
     GSPLAT_1_5,
     GSPLAT_1_6,
     Chance,
     activated,
     camera,
+    draw,
     looking_at_origin,
     pick,
     random_scene,
@@ -28,21 +30,19 @@ from splatview_viewer.scene import Selection
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "rules"),
+    ("model", "options"),
     [
-        ("pinhole", CLASSIC, GSPLAT_1_5),
-        ("pinhole", CLASSIC, GSPLAT_1_6),
-        ("ortho", RenderOptions("antialiased"), GSPLAT_1_6),
-        ("fisheye", RenderOptions(scale=0.4), GSPLAT_1_5),
+        ("pinhole", CLASSIC),
+        ("ortho", RenderOptions("antialiased")),
+        ("fisheye", RenderOptions(scale=0.4)),
     ],
 )
 def test_hit_is_drawn_by_the_reference(
-    model: CameraModel, options: RenderOptions, rules: Rules
+    model: CameraModel, options: RenderOptions
 ) -> None:
-    chance = Chance(n=700, log_scale=(-3.0, 1.0), logit=(2.0, 4.0))
-    gaussians = activated(random_scene(3, chance))
+    gaussians = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
     view = looking_at_origin(model=model)
-    renderer = ReferenceRenderer(rules=rules)
+    renderer = ReferenceRenderer()
     renderer.load(replace(gaussians, scales=gaussians.scales * options.scale))
     drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
     g = np.random.default_rng(5)
@@ -56,7 +56,6 @@ def test_hit_is_drawn_by_the_reference(
             column + float(g.random()),
             row + float(g.random()),
             options,
-            rules,
         )
         alpha = float(drawn.alpha[row, column])
         if hit is None:
@@ -79,6 +78,24 @@ def test_hit_is_drawn_by_the_reference(
         assert redrawn.alpha[row, column] < alpha
         assert 0 < hit.weight <= alpha + 1e-6
     assert hit_count > 4
+
+
+@pytest.mark.parametrize("rules", [GSPLAT_1_5, GSPLAT_1_6])
+def test_hit_weighs_as_in_a_picture_by_the_same_rules(rules: Rules) -> None:
+    view = camera()
+    row, column = CENTER
+    for scale, options in ((0.5, CLASSIC), (1e-5, RenderOptions("antialiased"))):
+        gaussians = scene(
+            [[0, 0, 2], [0, 0, 3]],
+            opacities=[1.0, 0.5],
+            scales=[[scale] * 3, [0.5] * 3],
+        )
+        drawn = draw(ReferenceRenderer(rules=rules), gaussians, view, options)
+        hit = pick(gaussians, view, column + 0.5, row + 0.5, options, rules)
+        assert hit is not None
+        assert drawn.depth is not None
+        assert hit.alpha == pytest.approx(float(drawn.alpha[CENTER]), abs=1e-6)
+        assert hit.depth * hit.alpha == pytest.approx(float(drawn.depth[CENTER]), 1e-5)
 
 
 def test_hidden_gaussians_are_not_picked() -> None:

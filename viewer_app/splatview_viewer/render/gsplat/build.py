@@ -194,11 +194,14 @@ def _has_installed_kernels() -> bool:
     spec = PathFinder.find_spec("gsplat.csrc", package.submodule_search_locations)
     if spec is None:
         return False
-    try:
-        kernels = _load_module(spec)
-    except ImportError as e:
-        log.info("the kernels that gsplat was installed with do not load: %s", e)
-        return False
+    # A second load would register its types again, which fails.
+    kernels = sys.modules.get("gsplat.csrc")
+    if kernels is None:
+        try:
+            kernels = _load_module(spec)
+        except ImportError as e:
+            log.info("the kernels that gsplat was installed with do not load: %s", e)
+            return False
     _load_gsplat(kernels)
     return True
 
