@@ -380,7 +380,7 @@ class StreamMarks:
             addresses: the words' device addresses, in memory of `register_host`.
         """
         torch = sys.modules["torch"]
-        self._index = index
+        self._device = index
         self._addresses = [ctypes.c_uint64(address) for address in addresses]
         self._stream = ctypes.c_void_p()
         self._stream_number = 0
@@ -390,18 +390,18 @@ class StreamMarks:
         # "v2" is what the headers of CUDA mean by cuStreamWriteValue64.
         self._write_value = _library().cuStreamWriteValue64_v2
 
-    def mark(self, word: int, value: int) -> None:
+    def mark(self, index: int, value: int) -> None:
         """Have the GPU write a word when all earlier work of torch's stream has ended.
 
         The writes of that work can be seen everywhere by then. Never waits.
 
         Args:
-            word: index of its address.
+            index: of the word's address.
             value: to write, 64 bits.
         """
-        stream = self._current_stream(self._index)
-        address = self._addresses[word]
-        if stream or self._current_device() == self._index:
+        stream = self._current_stream(self._device)
+        address = self._addresses[index]
+        if stream or self._current_device() == self._device:
             if stream != self._stream_number:
                 self._stream.value = stream
                 self._stream_number = stream
@@ -411,7 +411,7 @@ class StreamMarks:
         # For the default stream of another device, and for threads without a context;
         # it also names the error of a call that failed.
         name = "cuStreamWriteValue64"
-        with context(self._index):
+        with context(self._device):
             call(name, stream_object(stream), address.value, value, 0)
 
 

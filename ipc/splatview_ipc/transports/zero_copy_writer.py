@@ -190,25 +190,25 @@ class ZeroCopyWriter(GpuSlotWriter):
         All words of the slot in one pass: nothing is copied between its begin and its
         end that would need `begin` and `commit` apart.
         """
-        words = self._words
+        page = self._words
         first_word = self.first_words[slot]
-        even_sequence = words[first_word + SEQ] + 2
-        words[first_word + SEQ] = even_sequence - 1
+        even_sequence = page[first_word + SEQ] + 2
+        page[first_word + SEQ] = even_sequence - 1
         if IS_WEAKLY_ORDERED:
             full_fence()
         header = self._header
         if self._slot_headers[slot] is not header:
             start = self.header_offsets[slot]
             self.segment.map[start : start + len(header)] = header
-            words[first_word + HEADER_LENGTH] = len(header)
+            page[first_word + HEADER_LENGTH] = len(header)
             self._slot_headers[slot] = header
-        words[first_word + DONE] = even_sequence
-        words[first_word + VERSION] = version
-        words[first_word + TIME] = time.time_ns()
-        words[first_word + STEP] = step & _WORD_MASK
+        page[first_word + DONE] = even_sequence
+        page[first_word + VERSION] = version
+        page[first_word + TIME] = time.time_ns()
+        page[first_word + STEP] = step & _WORD_MASK
         if IS_WEAKLY_ORDERED:
             full_fence()
-        words[first_word + SEQ] = even_sequence
+        page[first_word + SEQ] = even_sequence
         self._last = slot
         return even_sequence
 
