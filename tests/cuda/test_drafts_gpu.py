@@ -167,6 +167,7 @@ def test_a_selection_changes_with_the_next_draft(renderer: GsplatRenderer) -> No
 
 def test_there_may_be_too_little_memory(renderer: GsplatRenderer) -> None:
     scene: GaussianScene = random_scene(3, Chance(n=1_000_000))
+    torch.cuda.empty_cache()
     renderer.load(scene)
     expected = renderer.render(VIEW, CLASSIC).pixels()
     # From now on torch has what it has: enough for what was just drawn.

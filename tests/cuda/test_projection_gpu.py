@@ -18,6 +18,8 @@ from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 pytestmark = pytest.mark.cuda
 DEVICE = torch.device("cuda", 0)
+ROUNDING = 8 * 2.0**-24
+"""Relative error of a sum of products of float32."""
 
 
 def odd_scene() -> GaussianScene:
@@ -68,10 +70,12 @@ def gsplat_projects(
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("antialiased", [True, False])
-def test_projection_is_gsplat_s_bit_for_bit(
-    model: CameraModel, antialiased: bool
-) -> None:
-    """Rounding may still differ where another compiler made gsplat's kernels."""
+def test_projection_is_gsplat_s(model: CameraModel, antialiased: bool) -> None:
+    """Centres and depths are the same bits.
+
+    What is divided by a determinant differs by that one's rounding where another compiler
+    made gsplat's kernels: the more, the thinner an ellipse is.
+    """
     s = odd_scene()
     view = replace(looking_at_origin(333, 250, model=model), far=8.0)
     least = gsplat_rules(DEVICE).least_compensation
@@ -81,10 +85,20 @@ def test_projection_is_gsplat_s_bit_for_bit(
     is_seen = (expected_radii > 0).all(1)
     assert 1000 < int(is_seen.sum()) < len(s)
     is_same = (radii == expected_radii).all(1)
-    assert is_same.float().mean() > 0.9999
+    assert is_same.float().mean() > 0.999
     is_seen &= is_same
-    for ours, theirs in zip(got, expected, strict=True):
-        close = torch.isclose(
-            ours[is_seen], theirs[is_seen], rtol=1e-5, atol=1e-6, equal_nan=True
-        )
-        assert close.float().mean() > 0.9999
+    centers, depths, conics, *compensations = [t[is_seen].double() for t in got]
+    their_centers, their_depths, their_conics, *theirs = [
+        t[is_seen].double() for t in expected
+    ]
+    assert torch.equal(centers.nan_to_num(), their_centers.nan_to_num())
+    assert torch.equal(depths.nan_to_num(), their_depths.nan_to_num())
+    xx, xy, yy = their_conics.unbind(1)
+    thinness = xx * yy / (xx * yy - xy * xy).clamp(min=1e-30)
+    bound = ROUNDING * thinness * (xx + yy)
+    is_close = (conics - their_conics).abs().amax(1) <= bound
+    is_finite = torch.isfinite(their_conics).all(1) & torch.isfinite(thinness)
+    assert is_close[is_finite].double().mean() > 0.999
+    for ours, their in zip(compensations, theirs, strict=True):
+        is_close = torch.isclose(ours, their, rtol=0, atol=0.02, equal_nan=True)
+        assert is_close.double().mean() > 0.999
