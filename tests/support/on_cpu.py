@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from splatview_viewer.render.gsplat.cuda import HEADERS
 from support.programs import ROOT
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ FOLDER = Path(__file__).parent
 SOURCE = """
 #include "kernels_on_cpu.h"
 #include "common.cuh"
-#include "{file}"
+{includes}
 #define ON(kernel) if (!strcmp(name, #kernel)) return run(kernel, grid, block, args);
 extern "C" int launch(const char *name, int grid, int block, void **args) {{
     {kernels}
@@ -70,14 +71,15 @@ def _library(
     Compilers take seconds.
     """
     cases = [f"ON({name})" for name in kernels]
-    text = SOURCE.format(file=file, kernels="\n    ".join(cases))
+    included = [f'#include "{name}"' for name in (*HEADERS.get(file, ()), file)]
+    text = SOURCE.format(includes="\n".join(included), kernels="\n    ".join(cases))
     command = [*COMPILER, *(f"-D{name}={value}" for name, value in defines)]
-    headers = (FOLDER / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
-    included = [path.read_text() for path in headers]
+    paths = (FOLDER / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))
+    sources = [path.read_text() for path in paths]
     version = subprocess.run(
         [COMPILER[0], "--version"], capture_output=True, text=True, check=True
     ).stdout
-    inputs = repr((text, command, included, version, platform.machine()))
+    inputs = repr((text, command, sources, version, platform.machine()))
     key = hashlib.sha256(inputs.encode()).hexdigest()[:32]
     name = "-".join([Path(file).stem, *(value for _, value in defines)])
     library = BUILT / f"{name}-{key}.so"

@@ -6,13 +6,13 @@ shows that all agrees with gsplat itself.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from support.frame_target import FrameTarget
 from support.on_cpu import OnCpu
 from support.projection import projected
 from support.reference import ReferenceRenderer, ellipses
@@ -36,12 +36,7 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gsplat import drawing
-from splatview_viewer.render.gsplat.drawing import (
-    FrameKernels,
-    GraphKey,
-    Parameters,
-    Scene,
-)
+from splatview_viewer.render.gsplat.drawing import FrameKernels, Scene
 from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.render.gsplat.to_bytes import over_background
 from splatview_viewer.scene import EVERYTHING, Selection
@@ -266,7 +261,6 @@ def drawn(
     Returns:
         The picture, and the number of pairs of Gaussian and tile.
     """
-    view = VIEW
     t = {k: getattr(gaussians, k).clone() for k in FIELDS}
     if not gaussians.activated:
         t["scales"] = t["scales"].exp()
@@ -277,41 +271,11 @@ def drawn(
     else:
         flags = flags_of(gaussians, options.selection)
     tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
-    rgba = torch.full((view.height, view.width, 4), 7.0)
-    depth = None
-    if options.depth:
-        depth = torch.full((view.height, view.width), 7.0)
-    needed = torch.full((1,), -1)
-    parameters = torch.zeros(ctypes.sizeof(Parameters) // 4)
-    kernels.drawing.launch(
-        "set_frame",
-        1,
-        64,
-        Parameters.of(view, options, rgba, depth, needed.data_ptr()),
-        parameters,
-    )
-    degree = options.sh_degree
-    if degree is None:
-        degree = tensors.degree
-    kind = GraphKey(
-        view.width,
-        view.height,
-        view.model,
-        view.near,
-        view.far,
-        options.mode == "antialiased",
-        options.depth,
-        degree,
-        rgba.element_size(),
-        slots,
-        paint=options.paint,
-        selected=flags is not None,
-        scaled=options.scale != 1.0,
-    )
+    target = FrameTarget(VIEW, options)
+    parameters = target.parameters(kernels.drawing)
+    kind = target.kind(tensors.degree, slots)
     drawing.draw(kind, tensors, parameters, kernels)
-    picture = rgba.numpy()
-    depths = None if depth is None else depth.numpy()
-    return Pixels(picture[..., :3], picture[..., 3], depths), int(needed)
+    return target.pixels, target.needed
 
 
 FRAMES = [
