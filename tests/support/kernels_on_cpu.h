@@ -1,8 +1,8 @@
 // CUDA C++ as plain C++: a launch runs the blocks one after another, so that `__shared__` is simply static; the threads
 // of a block are coroutines of one thread. A lane runs until it waits for those of its warp (__ballot_sync, __syncwarp,
 // ...), then the next lane does; a warp runs until all of its lanes wait for the block (__syncthreads, ...) or have
-// ended, then the next warp does. The order of lanes and that of warps are reversed each time, so that a missing wait is
-// seen. Only what render/gsplat/*.cu* use.
+// ended, then the next warp does. The order of lanes and that of warps are reversed every now and then, so that a missing
+// wait is seen. Only what render/gsplat/*.cu* use.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -41,6 +41,11 @@ static Index blockIdx, blockDim, gridDim;
 #define threadIdx resumed->thread
 static unsigned values[HOST_WARP], votes;  // of the warp's lanes, when they waited last
 static int block_votes;                    // how many threads of the block were for it
+static unsigned turns;  // of all launches
+
+// At irregular turns, or else a loop might always come to the same place in the same order.
+static bool next_is_reversed() { return __builtin_parity(turns++); }
+static int in_turn(bool is_reversed, int i, int count) { return is_reversed ? count - 1 - i : i; }
 
 // Functions that call setjmp are kept apart: they have no variables that a jump could change.
 __attribute__((noinline)) static void wait(Wait wait, unsigned value = 0) {
@@ -60,9 +65,10 @@ __attribute__((noinline)) static void resume() {
 
 // False: its lanes do not wait for the same.
 static bool run_warp(Lane *warp) {
-    for (int round = 0; round == 0 || warp->wait < FOR_BLOCK; ++round) {
+    do {
+        const bool is_reversed = next_is_reversed();
         for (int i = 0; i < HOST_WARP; ++i) {
-            resumed = warp + (round % 2 ? HOST_WARP - 1 - i : i);
+            resumed = warp + in_turn(is_reversed, i, HOST_WARP);
             resume();
         }
         votes = 0;
@@ -71,23 +77,24 @@ static bool run_warp(Lane *warp) {
             values[i] = warp[i].value;
             votes |= (unsigned)(values[i] != 0) << i;
         }
-    }
+    } while (warp->wait < FOR_BLOCK);
     return true;
 }
 
 // 0, 2 where lanes of a warp do not wait for the same, or 3 where warps do not.
 static int run_block(int threads) {
     const int warps = threads / HOST_WARP;
-    for (int round = 0; round == 0 || lanes->wait != FOR_NOTHING; ++round) {
+    do {
+        const bool is_reversed = next_is_reversed();
         int sum = 0;
         for (int i = 0; i < warps; ++i) {
-            if (!run_warp(lanes + (round % 2 ? warps - 1 - i : i) * HOST_WARP)) return 2;
+            if (!run_warp(lanes + in_turn(is_reversed, i, warps) * HOST_WARP)) return 2;
             sum += __builtin_popcount(votes);
         }
         block_votes = sum;
         for (int i = 0; i < warps; ++i)
             if (lanes[i * HOST_WARP].wait != lanes->wait) return 3;
-    }
+    } while (lanes->wait != FOR_NOTHING);
     return 0;
 }
 
