@@ -4,6 +4,7 @@ memory, live streams.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -274,6 +275,68 @@ def test_tensors_in_place_are_described_again_only_where_something_moved(
     assert other is not moved
     scene["means"].data = scene["means"].data[:3]
     assert layout.match(scene, {}) is None
+
+
+class OneGpu:
+    """The GPU of a trainer whose tensors are said to be there."""
+
+    index = 0
+    uuid = "GPU-0"
+    error = None
+    trainer_stream = 0
+
+    def __init__(self, device: str) -> None:
+        assert device == "cuda:0"
+
+    def current_stream(self, index: int) -> int:
+        return 0
+
+
+def small_scene(value: float = 0.0) -> dict[str, torch.Tensor]:
+    """Make a scene in new memory."""
+    widths = {
+        "means": (3,),
+        "quats": (4,),
+        "scales": (3,),
+        "opacities": (),
+        "sh0": (3,),
+    }
+    return {name: torch.full((4, *shape), value) for name, shape in widths.items()}
+
+
+@pytest.mark.parametrize(
+    ("steps_of_each", "best"), [(6, "in-place"), (2, "in-place"), (1, "device-ring")]
+)
+def test_gaussians_are_copied_only_if_every_publish_moves_them(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, steps_of_each: int, best: str
+) -> None:
+    """However many of the publishes are shared: most come too fast for that."""
+    writer: Any = SharingWriter()
+    in_place = Transport(lambda tensors, growing: writer, RING.reader, "")
+    monkeypatch.setitem(TRANSPORTS, "in-place", in_place)
+    monkeypatch.setattr("splatview_ipc.publisher.transport_choice.TrainerGpu", OneGpu)
+    monkeypatch.setattr(
+        "splatview_ipc.cuda.driver.stream_after",
+        lambda *args: contextlib.nullcontext(True),
+    )
+    layout = recognise(small_scene())
+    layout.device = "cuda:0"
+    stream = pair.publisher.stream("scene", "gaussians")
+    stream.describe(layout)
+    stream.open("in-place")
+    scenes = [small_scene() for _ in range(20)]
+    for scene in scenes:
+        for _ in range(steps_of_each):
+            published = layout.match(scene, {})
+            assert published is not None
+            stream.publish(published)
+            stream.turn(pair.now)
+            pair.now += 0.002
+    pair.now += 1
+    stream.turn(pair.now)
+    assert writer.shared
+    assert stream.info is not None
+    assert stream.info.transports[0] == best
 
 
 # ---- threads that come between

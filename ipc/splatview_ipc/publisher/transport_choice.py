@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CPU_TRANSPORTS = ("ring",)
 _MAX_MOVES = 3
-"""Shared versions in a row with new addresses after which Gaussians are copied."""
+"""Publishes in a row with new addresses after which Gaussians are copied."""
 
 
 class Options(NamedTuple):
@@ -69,9 +69,12 @@ class TransportChoice:
         self._gpus: dict[str, TrainerGpu] = {}
         """By device: values of an earlier device may still be written."""
         self._addresses: list[int] = []
-        """Where the tensors were stored that were shared last."""
+        """Where the tensors of the last version that was compared were stored."""
         self.move_count = 0
-        """Versions in a row that were shared somewhere else than the one before."""
+        """Publishes in a row that were stored somewhere else than the one before.
+
+        While it is 0, only versions that are shared are compared.
+        """
         self._keeps_moving = False
         """True for good once there were too many of these."""
 
@@ -93,7 +96,7 @@ class TransportChoice:
         return gpu.error
 
     def count_move(self, addresses: list[int]) -> bool:
-        """Compare the addresses of tensors that are shared with the last ones.
+        """Compare the addresses of a version's tensors with the last ones.
 
         Returns True once, when Gaussians have moved so often that a copy suits them
         better from now on.
@@ -105,8 +108,11 @@ class TransportChoice:
             return False
         self._addresses = addresses
         self.move_count += 1
-        self._keeps_moving = self.move_count >= _MAX_MOVES
-        return self._keeps_moving
+        if self.move_count < _MAX_MOVES:
+            return False
+        self.move_count = 0
+        self._keeps_moving = True
+        return True
 
     def add_failure(self, transport: str, reason: str) -> None:
         """Offer a transport no more, because of this reason."""
