@@ -7,6 +7,7 @@ such as ("scene", 1280, 720).
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -46,25 +47,33 @@ class WorkCosts:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._samples: dict[WorkKey, deque[_Sample]] = {}
+        self._costs: dict[WorkKey, float] = {}
+        """Costs that were asked for since the work was measured last."""
 
     def record(self, work_key: WorkKey, ms: float) -> None:
         """Take note that a work took `ms`, from its start to its end."""
         now = self._clock()
         samples = self._samples.setdefault(work_key, deque(maxlen=_SAMPLES))
         samples.append(_Sample(now, ms))
+        self._costs.pop(work_key, None)
         if len(self._samples) > _MAX_WORKS:
             # They are of windows that were dragged to many sizes.
             for old_key, old_samples in list(self._samples.items()):
                 if now - old_samples[-1].measured_at >= _MEMORY_S:
                     del self._samples[old_key]
+                    self._costs.pop(old_key, None)
 
     def cost(self, work_key: WorkKey) -> float | None:
         """Return the milliseconds that a work takes; None if it was not measured."""
+        if work_key in self._costs:
+            return self._costs[work_key]
         samples = self._samples.get(work_key)
         if not samples:
             return None
         newest = samples[-1].measured_at
-        return min(s.ms for s in samples if newest - s.measured_at <= _MEMORY_S)
+        cost = min(s.ms for s in samples if newest - s.measured_at <= _MEMORY_S)
+        self._costs[work_key] = cost
+        return cost
 
     def by_scale(self, name: str, size: tuple[int, int], *options: object) -> Costs:
         """Return the cost of the work `(name, width, height, *options)` at each of SCALES.
@@ -75,8 +84,7 @@ class WorkCosts:
         """
         costs: Costs = {}
         measured_at: dict[float, float] = {}
-        for scale in SCALES:
-            work_key = (name, *scaled_size(size, scale), *options)
+        for scale, work_key in _works_by_scale(name, size, options):
             if work_key in self._samples:
                 measured_at[scale] = self._samples[work_key][-1].measured_at
                 costs[scale] = self.cost(work_key) or 0.0
@@ -85,6 +93,14 @@ class WorkCosts:
             if newest - time > _MEMORY_S:
                 del costs[scale]
         return costs
+
+
+@lru_cache
+def _works_by_scale(
+    name: str, size: tuple[int, int], options: tuple[object, ...]
+) -> list[tuple[float, WorkKey]]:
+    """Return each of SCALES with the work `(name, width, height, *options)` there."""
+    return [(scale, (name, *scaled_size(size, scale), *options)) for scale in SCALES]
 
 
 def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:

@@ -373,15 +373,15 @@ class SceneCache:
         if len(self.pictures) > 1 or self._was_torn:
             self._copy_borrowed_pictures(picture)
         if renderer.reads_gpu:
-            # It works with CUDA, which OpenGL's clock does not see.
-            if self._frame is not None:
-                self.work.governor.charge(("load",), "cuda")
-            self.work.governor.charge(task, "cuda")
             try:
                 rendered = renderer.render(camera, options)
             except RendererError as error:
                 self._draw_with(fallback_renderer(renderer, self.ctx, error))
                 rendered = self.renderer.render(camera, options)
+            # It works with CUDA, which OpenGL's clock does not see.
+            if self._frame is not None:
+                self.work.governor.charge(("load",), "cuda")
+            self.work.governor.charge(task, "cuda")
         else:
             with self.work(*task):
                 rendered = renderer.render(camera, options)

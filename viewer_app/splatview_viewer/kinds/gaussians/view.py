@@ -158,6 +158,9 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def options(self) -> RenderOptions:
         """The renderer's options for the present state."""
+        return self._options(is_draft=False)
+
+    def _options(self, *, is_draft: bool) -> RenderOptions:
         state = self.state
         summary = self.data.summary
         mode = state.mode
@@ -175,6 +178,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             scale=state.scale,
             point_px=state.point_px * self.host.scale,
             selection=selection,
+            is_draft=is_draft,
         )
 
     @property
@@ -231,7 +235,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             data.update_picture(
                 self.picture,
                 self.rig.camera_of_scene(rect),
-                replace(self.options, is_draft=is_draft),
+                self._options(is_draft=is_draft),
                 moving=self.is_moving and not is_exact,
                 smooth=can_move and not is_exact,
                 in_steps=self._may_step,

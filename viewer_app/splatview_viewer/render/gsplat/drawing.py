@@ -40,6 +40,9 @@ _INT = ctypes.c_int
 _LONG = ctypes.c_longlong
 _FLOAT = ctypes.c_float
 _NULL = ctypes.c_void_p(0)
+_Floats3 = _FLOAT * 3
+_Floats9 = _FLOAT * 9
+_Floats16 = _FLOAT * 16
 
 
 class Launcher(Protocol):
@@ -61,11 +64,11 @@ class Parameters(ctypes.Structure):
     """
 
     _fields_ = (
-        ("viewmat", ctypes.c_float * 16),
-        ("intrinsics", ctypes.c_float * 9),
-        ("position", ctypes.c_float * 3),
-        ("scale", ctypes.c_float),
-        ("point_reach", ctypes.c_float),
+        ("viewmat", _Floats16),
+        ("intrinsics", _Floats9),
+        ("position", _Floats3),
+        ("scale", _FLOAT),
+        ("point_reach", _FLOAT),
         ("rgba", ctypes.c_uint64),
         ("depth", ctypes.c_uint64),
         ("needed", ctypes.c_uint64),
@@ -90,26 +93,44 @@ class Parameters(ctypes.Structure):
             needed: address of an int64 for the number of pairs.
         """
         # In float32, as the kernels get it.
-        viewmat = np.asarray(camera.viewmat, np.float32)
-        position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
+        viewmat = np.asarray(camera.viewmat, np.float32).ravel().tolist()
         depth_address = 0
         if depth is not None:
             depth_address = depth.data_ptr()
-        parameters = cls(
+        return cls(
+            viewmat=_Floats16(*viewmat),
+            intrinsics=_Floats9(*camera.K.ravel().tolist()),
+            position=_Floats3(*_position(viewmat)),
             scale=options.scale,
             point_reach=options.point_reach,
             rgba=rgba.data_ptr(),
             depth=depth_address,
             needed=needed,
         )
-        parameters.viewmat[:] = np.ravel(viewmat).tolist()
-        parameters.intrinsics[:] = np.ravel(camera.K).tolist()
-        parameters.position[:] = np.ravel(position).tolist()
-        return parameters
 
 
-@dataclass(frozen=True)
-class GraphKey:
+def _position(viewmat: list[float]) -> tuple[float, float, float]:
+    """Return the place of a camera in the world, as gsplat inverts its matrix.
+
+    Without NumPy, which is slow on few numbers: it is done for each frame.
+
+    Args:
+        viewmat: (4, 4) world to camera, by rows.
+    """
+    ax, ay, az, a_shift, bx, by, bz, b_shift, cx, cy, cz, c_shift, *_ = viewmat
+    # The columns of the inverse are the cross products of the rows, by the determinant.
+    bc = by * cz - bz * cy, bz * cx - bx * cz, bx * cy - by * cx
+    ca = cy * az - cz * ay, cz * ax - cx * az, cx * ay - cy * ax
+    ab = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+    determinant = ax * bc[0] + ay * bc[1] + az * bc[2]
+    x, y, z = (
+        -(a_shift * bc[i] + b_shift * ca[i] + c_shift * ab[i]) / determinant
+        for i in range(3)
+    )
+    return x, y, z
+
+
+class GraphKey(NamedTuple):
     """All that frames drawn by one graph have in common."""
 
     width: int

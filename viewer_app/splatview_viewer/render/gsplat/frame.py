@@ -110,7 +110,10 @@ class FrameGraph(Generic[SceneT]):
     def __init__(self, device: torch.device, drawing: FrameDrawing[SceneT]) -> None:
         self._device = device
         self._drawing = drawing
+        self._loaded: SceneT | None = None
+        """As `load` got it."""
         self._scene: SceneT | None = None
+        """The same with the flags of `select`."""
         self.capacity = Capacity()
         self._pair_counts = _PairCounts(device)
         with torch.cuda.device(device):
@@ -146,11 +149,14 @@ class FrameGraph(Generic[SceneT]):
         written into it, in stream order, show. The same storage again costs nothing and
         keeps the graphs.
         """
+        if scene is self._loaded:
+            return
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._uses.clear()
             self.failure = ""
             self.capacity.expect(scene.count)
+        self._loaded = scene
         self._scene = scene
 
     def select(self, flags: torch.Tensor | None) -> None:
@@ -270,6 +276,7 @@ class FrameGraph(Generic[SceneT]):
         """Release everything. Idempotent."""
         self._drop_graphs()
         self._uses.clear()
+        self._loaded = None
         self._scene = None
 
     def _find_graph(self, kind: GraphKey) -> torch.cuda.CUDAGraph | None:

@@ -273,28 +273,27 @@ class PackedDrawing:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not
                 compile.
         """
-        self._device = device
-        self._rules = gsplat_rules(device)
-        self.kernels(BINS[0])
+        self._device_index = device.index
+        self._defines = defines(gsplat_rules(device))
+        self.order = self._kernels(BINS[0]).order
+        """The kernels of packed_order.cu, for what does not depend on bins."""
 
     def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
         """Queue the writing of a frame's parameters to the device."""
-        order = self.kernels(BINS[0]).order
-        order.launch("set_frame", 1, 64, parameters, target)
+        self.order.launch("set_frame", 1, 64, parameters, target)
 
     def draw(
         self, kind: GraphKey, scene: PackedScene, parameters: torch.Tensor
     ) -> None:
         """Queue the drawing of a frame, as `FrameDrawing.draw`."""
-        draw(kind, scene, parameters, self.kernels(bins_max(kind)))
+        draw(kind, scene, parameters, self._kernels(bins_max(kind)))
 
-    def kernels(self, bins: int) -> PackedKernels:
+    def _kernels(self, bins: int) -> PackedKernels:
         """Return the kernels for pictures of up to so many bins, one of `BINS`."""
-        macros = (*defines(self._rules), f"BINS_MAX={bins}")
-        device = self._device.index
+        macros = (*self._defines, f"BINS_MAX={bins}")
         return PackedKernels(
-            order=kernels("packed_order.cu", macros, device),
-            slab=kernels("packed_slab.cu", macros, device),
+            order=kernels("packed_order.cu", macros, self._device_index),
+            slab=kernels("packed_slab.cu", macros, self._device_index),
         )
 
 

@@ -8,7 +8,6 @@ import torch
 
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.packed import (
-    BINS,
     PackedDrawing,
     PackedScene,
     bytes_of,
@@ -67,11 +66,12 @@ class PackedFrames:
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         gaussians = self._gaussians
-        scene = gaussians.packed(self._drawing.kernels(BINS[0]).order)
-        self.note = f"packed while it moves: {scene.count * bytes_of(scene.degree) / MIB:,.0f} MiB"
+        scene = gaussians.packed(self._drawing.order)
         self.frame.load(scene)
         self.frame.select(gaussians.flags(options.selection))
-        return self.frame.render(camera, options, target)
+        drawn = self.frame.render(camera, options, target)
+        self.note = f"packed while it moves: {scene.count * bytes_of(scene.degree) / MIB:,.0f} MiB"
+        return drawn
 
     def free(self) -> None:
         """Release the packed Gaussians, and what frames were captured with."""
