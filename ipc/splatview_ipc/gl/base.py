@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import moderngl
     import numpy as np
@@ -146,7 +146,7 @@ class PixelSource:
         """
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
-        """Bind the textures and set the uniforms.
+        """Bind the textures and set the uniforms; then wait for the pixels.
 
         Args:
             program: a program whose fragment shader has `SHADER`.
@@ -205,13 +205,13 @@ class Canvas(Bridge, Protocol):
         """
         ...
 
-    def show(self, *, finished: bool = False) -> PixelSource:
+    def show(self, *, finish: Callable[[], object] | None = None) -> PixelSource:
         """Return the picture of `begin`, valid until the next `show` but one.
 
         Args:
-            finished: True if the kernels that write it have ended. Otherwise it is read
-                once the current stream has come this far, which is awaited when the
-                source is bound.
+            finish: waits until the picture is written; called before it is first read,
+                as a rule when the source is bound. None: the current stream is
+                awaited, as far as it has come now.
 
         Raises:
             SharingError: there was no new `begin`.

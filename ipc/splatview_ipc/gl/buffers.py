@@ -303,7 +303,7 @@ class BufferSource(PixelSource):
             form: shape and dtype of the picture.
             strides: as for `plan_access`.
             offset: as for `plan_access`.
-            ready: called before each drawing, to wait for the data.
+            ready: called last before each drawing, to wait for the data.
 
         Raises:
             SharingError: OpenGL cannot read the picture.
@@ -354,8 +354,6 @@ class BufferSource(PixelSource):
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
         """Bind the textures and set the uniforms; see `PixelSource.bind`."""
-        if self._ready is not None:
-            self._ready()
         gl = GL.current()
         access = self.access
         for k, texture in enumerate(self._textures):
@@ -369,6 +367,8 @@ class BufferSource(PixelSource):
         set_uniform(program, "u_source_plane", access.plane)
         if len(access.cuts) > 1:
             set_uniform(program, "u_source_cuts", access.cuts)
+        if self._ready is not None:
+            self._ready()
 
     def release(self) -> None:
         """Delete its textures. Idempotent.

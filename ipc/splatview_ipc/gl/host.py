@@ -14,6 +14,8 @@ from splatview_ipc.gl.base import PICTURE_DTYPES, Form, local_tensor
 from splatview_ipc.gl.sources import TextureSource
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from splatview_ipc.gl.base import Pixels
@@ -125,12 +127,14 @@ class HostBridge:
         )
         return self._canvas
 
-    def show(self, *, finished: bool = False) -> TextureSource:
+    def show(self, *, finish: Callable[[], object] | None = None) -> TextureSource:
         """Upload the picture of `begin`; see `Canvas.show`."""
         canvas = self._canvas
         self._canvas = None
         if canvas is None:
             raise SharingError("show() without begin()")
+        if finish is not None:
+            finish()
         return self.put(canvas, "HWC")
 
     def undo(self) -> None:

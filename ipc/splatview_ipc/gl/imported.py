@@ -19,6 +19,8 @@ from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import moderngl
     import torch
 
@@ -57,16 +59,23 @@ class _Slot:
             flags = driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING
             # torch's events cost several times as much.
             self._event: Any = driver.call_for_handle("cuEventCreate", int(flags))
-        self._must_await_cuda = False
-        """True from `note_written` until the event was awaited."""
+        self._finish: Callable[[], object] | None = None
+        """Waits until the picture is written; None: it is."""
         self._fence = 0
         self._was_bound = False
         """True once OpenGL read it since the last fence."""
         self.views: dict[Form, _SlotView] = {}
 
-    def note_written(self) -> None:
-        """Record that CUDA got its work, on torch's current stream. Never waits."""
-        self._must_await_cuda = True
+    def note_written(self, finish: Callable[[], object] | None) -> None:
+        """Record that CUDA got its work. Never waits.
+
+        Args:
+            finish: as for `Canvas.show`.
+        """
+        self._finish = finish
+        if finish is not None:
+            return
+        self._finish = self._await_event
         stream = driver.current_stream(self._device)
         driver.enqueue(
             self._device,
@@ -76,19 +85,23 @@ class _Slot:
             driver.stream_object(stream),
         )
 
+    def _await_event(self) -> None:
+        # This polls without pause: a thread that sleeps wakes late.
+        driver.call("cuEventSynchronize", self._event)
+
     def await_cuda(self) -> None:
         """Wait until it is written: OpenGL reads it next."""
         self._was_bound = True
-        if self._must_await_cuda:
-            # This polls without pause: a thread that sleeps wakes late.
-            driver.call("cuEventSynchronize", self._event)
-            self._must_await_cuda = False
+        if self._finish is not None:
+            self._finish()
+            self._finish = None
 
     def set_fence(self) -> None:
         """Set a fence after everything that reads it, if anything does."""
         if self._was_bound:
-            GL.current().glDeleteSync(self._fence)
-            self._fence = GL.current().fence()
+            gl = GL.current()
+            gl.glDeleteSync(self._fence)
+            self._fence = gl.fence()
             self._was_bound = False
 
     def await_gl(self) -> None:
@@ -227,15 +240,14 @@ class ImportBridge:
         in_use = (self._front, self._previous)
         return next(s for s in memory.slots if all(s is not used for used in in_use))
 
-    def show(self, *, finished: bool = False) -> BufferSource:
+    def show(self, *, finish: Callable[[], object] | None = None) -> BufferSource:
         """Return the picture of `begin` as a source; see `Canvas.show`."""
         drawing = self._drawing
         if drawing is None:
             raise SharingError("show() without begin()")
         slot = drawing.slot
         self._drawing = None
-        if not finished:
-            slot.note_written()
+        slot.note_written(finish)
         self._previous = self._front
         self._front = slot
         self._release_unused()

@@ -324,8 +324,7 @@ class SceneCache:
         paint = PAINTS[options.paint]
         is_mapped = options.depth or paint.is_mapped
         with self.stopwatch("wait"):
-            if self.renderer.reads_gpu:
-                self.report_gpu_times()
+            self.report_gpu_times()
             if is_mapped:
                 source = picture.number_picture.source(rendered, self.now, paint)
             else:
@@ -400,10 +399,11 @@ class SceneCache:
                 picture.keep(self.composer)
 
     def report_gpu_times(self) -> None:
-        """Tell the governor what CUDA took for what it did last.
+        """Tell the governor what the GPU took for what it did last.
 
         Reading the times takes a while: call this when the GPU is at work again.
         """
+        self.work.collect()
         load_ms = self.renderer.load_gpu_ms
         if load_ms is not None:
             self.work.record(("load",), load_ms)
@@ -443,7 +443,6 @@ class SceneCache:
         for picture in self.pictures:
             if picture.motion.moved_at is None:
                 picture.motion.moved_at = now
-        self.work.collect()
         if self.moved.queued is not None:
             self.moved.land()
         self.stepped.land()

@@ -235,8 +235,9 @@ class Composer:
         else:
             program["u_shows_alpha"] = show == "alpha"
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        source.bind(program)
         framebuffer.viewport = viewport
+        # Last of all: it waits for CUDA.
+        source.bind(program)
         with self._gpu_work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 

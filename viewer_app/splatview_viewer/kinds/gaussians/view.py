@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
@@ -245,7 +246,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.drawn_camera = self.picture.motion.towards or self.picture.camera
         if self.picture.motion.towards is not None:
             source = data.moved.source(self.picture, orbit.distance)
-        self._lay(source, framebuffer, rect)
+        with data.stopwatch("lay"):
+            self._lay(source, framebuffer, rect)
         self.tools.draw(framebuffer, rect)
 
     @property
@@ -275,14 +277,19 @@ class GaussianView(View[SceneCache, GaussianState]):
         self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect
     ) -> None:
         """Draw pixels, or none, over the view's background."""
-        self.data.composer.lay(
-            source,
-            framebuffer,
-            rect,
-            self.background,
-            self.seen_show,
-            (self.state.color_map, self.number_range),
-        )
+        try:
+            self.data.composer.lay(
+                source,
+                framebuffer,
+                rect,
+                self.background,
+                self.seen_show,
+                (self.state.color_map, self.number_range),
+            )
+        except RendererError:
+            # The renderer is awaited here, and has failed: it has to draw again.
+            self.picture.lose()
+            raise
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
         """Return a picture in colours, in full resolution, without OpenGL.

@@ -238,9 +238,14 @@ class GsplatRenderer(Renderer):
     def _working(self, stream: torch.cuda.Stream | None = None) -> Iterator[None]:
         """Work on the renderer's stream, or another one; raise CUDA's errors as RendererError."""
         self._check_open()
+        with self._renaming_errors(), on_stream(stream or self._stream):
+            yield
+
+    @contextmanager
+    def _renaming_errors(self) -> Iterator[None]:
+        """Raise CUDA's errors as RendererError."""
         try:
-            with on_stream(stream or self._stream):
-                yield
+            yield
         except torch.cuda.OutOfMemoryError as e:
             torch.cuda.empty_cache()
             first_line = str(e).splitlines()[0][:120]
@@ -426,17 +431,23 @@ class GsplatPicture(RenderedPicture):
             raise RendererError(
                 "gsplat: made without an OpenGL context; only pixels() works"
             )
-        self._complete()
         if not is_drawn_there:
+            self._complete()
             target.copy_(self._rgba)
-        source = renderer._canvas().show(finished=is_drawn_there)
-        if is_drawn_there:
-            mover = renderer._mover()
-            if mover is not None:
-                self.movable = mover.borrow(target, renderer._stream)
+            return renderer._canvas().show()
+        # All that can be done while the GPU draws is done before the wait for it.
+        source = renderer._canvas().show(finish=self._finish)
+        mover = renderer._mover()
+        if mover is not None:
+            self.movable = mover.borrow(target, renderer._stream)
+        return source
+
+    def _finish(self) -> None:
+        """Wait until OpenGL can read the picture."""
+        with self._renderer._renaming_errors():
+            self._complete()
         # From now on it belongs to the canvas.
         self._target = None
-        return source
 
     def queue_source(self) -> bool:
         renderer = self._renderer
@@ -468,7 +479,7 @@ class GsplatPicture(RenderedPicture):
                 return None
             self._is_complete = True
             self._queued_canvas = None
-            self._source = canvas.show(finished=True)
+            self._source = canvas.show(finish=self._finish)
             return self._source
 
     def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
@@ -516,7 +527,7 @@ class GsplatPicture(RenderedPicture):
     def _draw_again(self, target: torch.Tensor | None) -> None:
         """Draw again into `target` or new float32 tensors, and wait for it."""
         renderer = self._renderer
-        with renderer._lease:
+        with renderer._working(), renderer._lease:
             self._rgba, self._depth = renderer._draw(
                 self._camera, self._options, target
             )
