@@ -183,9 +183,10 @@ def world_to_camera(rotation: np.ndarray, position: np.ndarray) -> np.ndarray:
     Args:
         rotation: from world to camera, (3, 3).
     """
-    viewmat = np.eye(4)
+    viewmat = np.zeros((4, 4))
     viewmat[:3, :3] = rotation
     viewmat[:3, 3] = -rotation @ position
+    viewmat[3, 3] = 1.0
     return viewmat
 
 
@@ -251,12 +252,9 @@ def intrinsics(
 
 def centered_intrinsics(focal: float, width: float, height: float) -> np.ndarray:
     """Return K (3, 3) of a focal length, with the principal point in the middle."""
-    K = np.eye(3)
-    K[0, 0] = focal
-    K[1, 1] = focal
-    K[0, 2] = width / 2
-    K[1, 2] = height / 2
-    return K
+    return np.array(
+        [[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]]
+    )
 
 
 # -- projections --------------------------------------------------------------------------

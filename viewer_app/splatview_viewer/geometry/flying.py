@@ -63,7 +63,7 @@ class Flying:
     @property
     def moving(self) -> bool:
         """True if the camera moves, or is about to."""
-        return bool(self._held_keys) or bool(self._velocity.any())
+        return bool(self._held_keys) or any(self._velocity.tolist())
 
     def key(self, event: Key) -> bool:
         """Handle a key; return True if it is one that moves the camera."""

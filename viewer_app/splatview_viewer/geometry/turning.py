@@ -1,19 +1,23 @@
 """Turns of a camera around the axis that points upward.
 
 Plain maths. A camera is its rotation (3, 3), world to camera, in OpenCV axes; `up` is (3,),
-of any length.
+of any length. Three numbers at a time go without NumPy, which is slow on few: each move
+of the mouse needs several.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _POLE = math.radians(89)
 """Elevation at which a turn stops."""
-_X = np.array([1.0, 0.0, 0.0])
-_Z = np.array([0.0, 0.0, 1.0])
+_Z = (0.0, 0.0, 1.0)
 
 
 def tilt(rotation: np.ndarray, up: np.ndarray) -> float:
@@ -21,13 +25,13 @@ def tilt(rotation: np.ndarray, up: np.ndarray) -> float:
 
     0 where it looks along `up`.
     """
-    ahead = rotation[2]
-    right = rotation[0]
-    level = _cross(ahead, up)
-    if _length(level) < 1e-6 * _length(up):
+    right, _, ahead = rotation.tolist()
+    upward = up.tolist()
+    level = _cross(ahead, upward)
+    if math.hypot(*level) < 1e-6 * math.hypot(*upward):
         return 0.0
     down = _cross(ahead, level)
-    return math.atan2(float(right @ down), float(right @ level))
+    return math.atan2(_dot(right, down), _dot(right, level))
 
 
 def rolled(rotation: np.ndarray, angle: float) -> np.ndarray:
@@ -49,17 +53,19 @@ def turned(
         yaw: angle by which the near side of what is ahead goes to the right.
         pitch: angle by which the camera goes up.
     """
-    axis = up / _length(up)
-    roll = tilt(rotation, up)
-    rotation = rotation @ axis_rotation(axis, -yaw).T
+    length = math.hypot(*up.tolist())
+    axis = [x / length for x in up.tolist()]
     # Elevation of the camera above the point ahead.
-    sine = float(-rotation[2] @ axis)
+    sine = -_dot(rotation[2].tolist(), axis)
     elevation = math.asin(min(max(sine, -1.0), 1.0))
     lowest = min(-_POLE, elevation)
     highest = max(_POLE, elevation)
     pitch = min(max(elevation + pitch, lowest), highest) - elevation
-    rotation = axis_rotation(_X, pitch) @ axis_rotation(_Z, roll) @ rotation
-    return _orthonormal(axis_rotation(_Z, -roll) @ rotation)
+    # What is level in the picture of a camera that is rolled.
+    roll = tilt(rotation, up)
+    level = (math.cos(roll), -math.sin(roll), 0.0)
+    turn = axis_rotation(level, pitch) @ rotation @ axis_rotation(axis, yaw)
+    return _orthonormal(turn)
 
 
 def upright(rotation: np.ndarray, up: np.ndarray, forward: np.ndarray) -> np.ndarray:
@@ -72,9 +78,9 @@ def upright(rotation: np.ndarray, up: np.ndarray, forward: np.ndarray) -> np.nda
     up = up / np.linalg.norm(up)
     if abs(forward @ up) > 0.999:
         up = _upright_along(rotation, up, forward)
-    right = _cross(forward, up)
+    right = np.array(_cross(forward.tolist(), up.tolist()))
     right /= np.linalg.norm(right)
-    down = _cross(forward, right)
+    down = _cross(forward.tolist(), right.tolist())
     return np.stack([right, down, forward])
 
 
@@ -93,12 +99,9 @@ def _upright_along(
     return -np.sign(forward @ up) * ahead
 
 
-def axis_rotation(axis: np.ndarray, angle: float) -> np.ndarray:
-    """Return the right-handed rotation (3, 3) around a unit axis (Rodrigues).
-
-    Without NumPy, which is slow on three numbers: a frame needs several.
-    """
-    x, y, z = axis.tolist()
+def axis_rotation(axis: Sequence[float], angle: float) -> np.ndarray:
+    """Return the right-handed rotation (3, 3) around a unit axis (Rodrigues)."""
+    x, y, z = axis
     c = math.cos(angle)
     s = math.sin(angle)
     t = 1 - c
@@ -111,22 +114,16 @@ def axis_rotation(axis: np.ndarray, angle: float) -> np.ndarray:
     return np.array([x_row, y_row, z_row])
 
 
-def _length(vector: np.ndarray) -> float:
-    """Return the length of a vector (3,), faster than NumPy."""
-    return math.hypot(*vector.tolist())
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the dot product of two vectors of three."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the cross product of two vectors (3,), in a twentieth of NumPy's time.
-
-    Each move of the mouse needs several.
-    """
-    ax, ay, az = a.tolist()
-    bx, by, bz = b.tolist()
-    x = ay * bz - az * by
-    y = az * bx - ax * bz
-    z = ax * by - ay * bx
-    return np.array([x, y, z])
+def _cross(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, float]:
+    """Return the cross product of two vectors of three."""
+    ax, ay, az = a
+    bx, by, bz = b
+    return ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
 
 
 def _orthonormal(rotation: np.ndarray) -> np.ndarray:
