@@ -16,6 +16,7 @@ A bridge returns a *pixel source*: textures, defines and uniforms for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -96,6 +97,7 @@ class Form:
     layout: str
 
     @classmethod
+    @lru_cache
     def of(cls, shape: tuple[int, ...], dtype: str, layout: str) -> Form:
         """Return the form of a picture. Raises SharingError for what is no picture."""
         is_layout = layout in LAYOUTS and len(shape) == len(layout)

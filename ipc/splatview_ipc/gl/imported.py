@@ -99,10 +99,14 @@ class _Slot:
     def set_fence(self) -> None:
         """Set a fence after everything that reads it, if anything does."""
         if self._was_bound:
-            gl = GL.current()
-            gl.glDeleteSync(self._fence)
-            self._fence = gl.fence()
+            self._delete_fence()
+            self._fence = GL.current().fence()
             self._was_bound = False
+
+    def _delete_fence(self) -> None:
+        if self._fence:
+            GL.current().glDeleteSync(self._fence)
+            self._fence = 0
 
     def await_gl(self) -> None:
         """Wait until OpenGL has read it: CUDA writes it next."""
@@ -112,7 +116,7 @@ class _Slot:
             GL.current().wait_fence(fence)
 
     def close(self) -> None:
-        GL.current().glDeleteSync(self._fence)
+        self._delete_fence()
         for view in self.views.values():
             view.source.release()
         self.views.clear()

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -26,7 +25,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     import moderngl
@@ -534,10 +533,19 @@ class Stopwatch:
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
 
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        started_at = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.ms[stage] = (time.perf_counter() - started_at) * 1e3
+    def __call__(self, stage: str) -> _Stage:
+        return _Stage(self.ms, stage)
+
+
+class _Stage:
+    """A stage of a stopwatch: no generator, as each frame has several."""
+
+    def __init__(self, ms: dict[str, float], name: str) -> None:
+        self._ms = ms
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._started_at = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        self._ms[self._name] = (time.perf_counter() - self._started_at) * 1e3

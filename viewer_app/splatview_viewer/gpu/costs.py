@@ -48,32 +48,25 @@ class WorkCosts:
         self._clock = clock
         self._samples: dict[WorkKey, deque[_Sample]] = {}
         self._costs: dict[WorkKey, float] = {}
-        """Costs that were asked for since the work was measured last."""
+        """The least of the samples by work."""
 
     def record(self, work_key: WorkKey, ms: float) -> None:
         """Take note that a work took `ms`, from its start to its end."""
         now = self._clock()
         samples = self._samples.setdefault(work_key, deque(maxlen=_SAMPLES))
         samples.append(_Sample(now, ms))
-        self._costs.pop(work_key, None)
+        recent = [s.ms for s in samples if now - s.measured_at <= _MEMORY_S]
+        self._costs[work_key] = min(recent)
         if len(self._samples) > _MAX_WORKS:
             # They are of windows that were dragged to many sizes.
             for old_key, old_samples in list(self._samples.items()):
                 if now - old_samples[-1].measured_at >= _MEMORY_S:
                     del self._samples[old_key]
-                    self._costs.pop(old_key, None)
+                    del self._costs[old_key]
 
     def cost(self, work_key: WorkKey) -> float | None:
         """Return the milliseconds that a work takes; None if it was not measured."""
-        if work_key in self._costs:
-            return self._costs[work_key]
-        samples = self._samples.get(work_key)
-        if not samples:
-            return None
-        newest = samples[-1].measured_at
-        cost = min(s.ms for s in samples if newest - s.measured_at <= _MEMORY_S)
-        self._costs[work_key] = cost
-        return cost
+        return self._costs.get(work_key)
 
     def by_scale(self, name: str, size: tuple[int, int], *options: object) -> Costs:
         """Return the cost of the work `(name, width, height, *options)` at each of SCALES.
@@ -87,7 +80,7 @@ class WorkCosts:
         for scale, work_key in _works_by_scale(name, size, options):
             if work_key in self._samples:
                 measured_at[scale] = self._samples[work_key][-1].measured_at
-                costs[scale] = self.cost(work_key) or 0.0
+                costs[scale] = self._costs[work_key]
         newest = max(measured_at.values(), default=0.0)
         for scale, time in measured_at.items():
             if newest - time > _MEMORY_S:

@@ -77,6 +77,8 @@ class GpuWork:
         self._ctx = ctx
         self._gl = None if self.software else GL.current()
         self._pending: deque[_PendingWork] = deque()
+        self._idle_queries: list[int] = []
+        """Queries whose results are known."""
         self._closed = False
 
     @contextmanager
@@ -105,7 +107,10 @@ class GpuWork:
             # `collect` was not called for long.
             self._ctx.finish()
             self.collect()
-        query = gl.generate("glGenQueries")
+        if self._idle_queries:
+            query = self._idle_queries.pop()
+        else:
+            query = gl.generate("glGenQueries")
         gl.glQueryCounter(query, _GL_TIMESTAMP)
         return query
 
@@ -126,7 +131,7 @@ class GpuWork:
             self.finished += 1
             start_ns = _query_result(gl, start_query)
             end_ns = _query_result(gl, end_query)
-            gl.delete("glDeleteQueries", [start_query, end_query])
+            self._idle_queries += [start_query, end_query]
             self.record(work_key, max(end_ns - start_ns, 0) * 1e-6)
 
     def flush(self) -> None:
@@ -149,7 +154,7 @@ class GpuWork:
         self.steps.close()
         self.finished = self.submitted
         if self._gl is not None:
-            queries = []
+            queries = self._idle_queries
             for pending in self._pending:
                 queries += [pending.start_query, pending.end_query]
             self._gl.delete("glDeleteQueries", queries)

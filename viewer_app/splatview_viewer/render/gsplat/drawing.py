@@ -123,11 +123,11 @@ def _position(viewmat: list[float]) -> tuple[float, float, float]:
     ca = cy * az - cz * ay, cz * ax - cx * az, cx * ay - cy * ax
     ab = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
     determinant = ax * bc[0] + ay * bc[1] + az * bc[2]
-    x, y, z = (
-        -(a_shift * bc[i] + b_shift * ca[i] + c_shift * ab[i]) / determinant
-        for i in range(3)
+    return (
+        -(a_shift * bc[0] + b_shift * ca[0] + c_shift * ab[0]) / determinant,
+        -(a_shift * bc[1] + b_shift * ca[1] + c_shift * ab[1]) / determinant,
+        -(a_shift * bc[2] + b_shift * ca[2] + c_shift * ab[2]) / determinant,
     )
-    return x, y, z
 
 
 class GraphKey(NamedTuple):

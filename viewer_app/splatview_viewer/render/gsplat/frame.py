@@ -198,7 +198,6 @@ class FrameGraph(Generic[SceneT]):
         depth = None
         if options.depth:
             depth = torch.empty(size, device=self._device)
-        self._stream = torch.cuda.current_stream()
         self._is_judged = False
         needed = self._pair_counts.begin_frame()
         if scene.count == 0:
@@ -215,6 +214,8 @@ class FrameGraph(Generic[SceneT]):
             self._draw(kind)
         else:
             graph.replay()
+        # Once the GPU is at work, for to ask takes as long as to launch.
+        self._stream = torch.cuda.current_stream()
         return rgba, depth
 
     def _kind_of(

@@ -57,7 +57,7 @@ class PackedFrames:
         except torch.cuda.OutOfMemoryError:
             self.free()
             torch.cuda.empty_cache()
-            # Until nobody looks any more: to try is to release and take it each time.
+            # Until `free`: to try again is to release memory and take it each time.
             self._is_short_of_memory = True
             self.note = "moving pictures are not packed: too little memory"
             return None

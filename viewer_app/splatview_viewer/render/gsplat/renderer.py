@@ -238,28 +238,26 @@ class GsplatRenderer(Renderer):
     def _working(self, stream: torch.cuda.Stream | None = None) -> Iterator[None]:
         """Work on the renderer's stream, or another one; raise CUDA's errors as RendererError."""
         self._check_open()
-        with self._renaming_errors(), on_stream(stream or self._stream):
-            yield
-
-    @contextmanager
-    def _renaming_errors(self) -> Iterator[None]:
-        """Raise CUDA's errors as RendererError."""
         try:
-            yield
-        except torch.cuda.OutOfMemoryError as e:
+            with on_stream(stream or self._stream):
+                yield
+        except (RuntimeError, SharingError) as e:
+            raise self._renamed(e) from e
+
+    def _renamed(self, error: RuntimeError | SharingError) -> RendererError:
+        """Return an error of CUDA's as the renderer's."""
+        if isinstance(error, SharingError):
+            return RendererError(f"gsplat: no way from CUDA to OpenGL: {error}")
+        first_line = type(error).__name__
+        if str(error):
+            first_line = str(error).splitlines()[0]
+        if isinstance(error, torch.cuda.OutOfMemoryError):
             torch.cuda.empty_cache()
-            first_line = str(e).splitlines()[0][:120]
-            raise RendererError(
+            return RendererError(
                 f"gsplat: the memory of {self._device or self._home} is full; a smaller "
-                f"picture needs less ({first_line})"
-            ) from None
-        except SharingError as e:
-            raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
-        except RuntimeError as e:
-            message = type(e).__name__
-            if str(e):
-                message = str(e).splitlines()[0][:200]
-            raise RendererError(f"gsplat: {message}") from e
+                f"picture needs less ({first_line[:120]})"
+            )
+        return RendererError(f"gsplat: {first_line[:200]}")
 
     def _draw(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None = None
@@ -281,7 +279,7 @@ class GsplatRenderer(Renderer):
 
     @property
     def _last_frame(self) -> FrameGraph[Any]:
-        """What drew the last picture."""
+        """Return the frames that the last picture is one of."""
         if self._last_was_packed:
             return self._packed.frame
         return self._frame
@@ -444,8 +442,10 @@ class GsplatPicture(RenderedPicture):
 
     def _finish(self) -> None:
         """Wait until OpenGL can read the picture."""
-        with self._renderer._renaming_errors():
+        try:
             self._complete()
+        except RuntimeError as e:
+            raise self._renderer._renamed(e) from e
         # From now on it belongs to the canvas.
         self._target = None
 
