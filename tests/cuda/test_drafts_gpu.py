@@ -24,7 +24,7 @@ from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene import EVERYTHING, Selection
-from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()
@@ -181,3 +181,37 @@ def test_there_may_be_too_little_memory(renderer: GsplatRenderer) -> None:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert np.array_equal(got.color, expected.color)
     assert renderer.draft_note == "moving pictures are not packed: too little memory"
+
+
+def on_gpu(scene: GaussianScene) -> GaussianScene:
+    arrays = {name: getattr(scene, name).cuda() for name in FIELDS}
+    return replace(scene, **arrays)
+
+
+def test_versions_that_are_drawn_as_drafts_are_packed_where_they_lie(
+    renderer: GsplatRenderer,
+) -> None:
+    """Everything else is made of the packed ones then, until another load."""
+    scene = random_scene(3, Chance(n=20_000))
+    renderer.load(scene)
+    expected = renderer.render(VIEW, CLASSIC).pixels()
+    exact = renderer.scene().to_host()
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        arrays = {name: getattr(scene, name).to("cuda", dtype) for name in FIELDS}
+        renderer.expects_drafts = True
+        renderer.load(replace(scene, **arrays))
+        close(draft_of(renderer), expected, 45 if dtype == torch.float16 else 50)
+        assert renderer.is_coarse
+        assert renderer.left_out.total == 0
+    renderer.load(on_gpu(scene))
+    close(draft_of(renderer), expected)
+    coarse = renderer.scene().to_host()
+    for name in FIELDS:
+        torch.testing.assert_close(
+            getattr(coarse, name), getattr(exact, name), rtol=2e-3, atol=2e-3
+        )
+    close(renderer.render(VIEW, CLASSIC).pixels(), expected)
+    renderer.expects_drafts = False
+    renderer.load(on_gpu(scene))
+    assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, expected.color)
+    assert not renderer.is_coarse

@@ -374,3 +374,84 @@ def test_scene_overwritten_while_it_is_read_is_never_shown(
     assert not any(view.wants.stale for view in both_views)
     for view, pixels in zip(both_views, last_pictures, strict=True):
         assert (view_pixels(view, screen) != pixels).any()
+
+
+# -- drafts --------------------------------------------------------------------
+
+
+class Drafter(Reader):
+    """Stand-in for a renderer that draws drafts, of scenes with less detail."""
+
+    has_drafts = True
+    was_coarse = False
+
+    @property
+    def is_coarse(self) -> bool:  # type: ignore[override]
+        return self.was_coarse and not self.pending
+
+    def render(self, camera: Camera, options: RenderOptions) -> Any:
+        if self.pending:
+            self.was_coarse = options.is_draft and self.expects_drafts
+        return super().render(camera, options)
+
+
+@pytest.fixture
+def drafting(screen: OffscreenScreen) -> Iterator[Any]:
+    view = scene_view(screen, Drafter(screen.ctx))
+    yield view
+    view.close()
+
+
+def is_draft(view: Any) -> bool:
+    return view.view.picture.key.options.is_draft
+
+
+def test_pictures_are_drafts_until_the_camera_has_rested(
+    drafting: Any, screen: OffscreenScreen
+) -> None:
+    drafting.tick(10.0)
+    scene().show(drafting)
+    view_pixels(drafting, screen)
+    assert not is_draft(drafting), "nothing moves yet"
+    drafting.handle(Wheel(20, 20, 1.0), RECT)
+    drafting.tick(11.0)
+    view_pixels(drafting, screen)
+    assert is_draft(drafting)
+    assert not drafting.tick(11.4)
+    assert drafting.tick(11.6), "it is drawn again, to stay"
+    view_pixels(drafting, screen)
+    assert not is_draft(drafting)
+    assert not drafting.tick(20.0)
+
+
+def test_a_stream_of_versions_is_drawn_in_drafts_until_it_ends(
+    drafting: Any, screen: OffscreenScreen
+) -> None:
+    """The last version is asked for again, with all detail, before it is drawn to stay."""
+    for i in range(3):
+        drafting.tick(10 + 0.1 * i)
+        scene(i).show(drafting)
+        view_pixels(drafting, screen)
+    assert is_draft(drafting)
+    assert drafting.view.data.renderer.is_coarse
+    seen = view_pixels(drafting, screen)
+    assert not drafting.wants.stale
+    assert drafting.tick(11.0)
+    assert (view_pixels(drafting, screen) == seen).all()
+    assert drafting.wants.stale
+    scene(2).show(drafting)
+    view_pixels(drafting, screen)
+    assert not is_draft(drafting)
+    assert not drafting.view.data.renderer.is_coarse
+    assert not drafting.wants.stale
+
+
+def test_pictures_to_keep_are_no_drafts(drafting: Any, screen: OffscreenScreen) -> None:
+    for i in range(3):
+        drafting.tick(10 + 0.1 * i)
+        scene(i).show(drafting)
+        view_pixels(drafting, screen)
+    copy = drafting.view.bare_copy()
+    copy.draw(screen.framebuffer, RECT)
+    assert not copy.picture.key.options.is_draft
+    copy.release("closed")

@@ -388,6 +388,11 @@ class Renderer:
     """True: `RenderOptions.is_draft` makes a difference."""
     draft_note = ""
     """The way of the last draft, in a few words; "" where there was none."""
+    expects_drafts = False
+    """Set by who loads: of what is loaded next no picture is expected to stay. A scene
+    that is read with a draft may be kept with less detail then."""
+    is_coarse = False
+    """The scene was read so: another `load` of it makes better pictures."""
     left_out = LeftOut()
     """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
     thinned = ""

@@ -108,6 +108,7 @@ class SceneCache:
         self._taken_at = -math.inf
         self._is_flowing = False
         """The last scene came soon after the one before it."""
+        self._last_was_draft = False
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
         self.frames = FrameReader(self)
@@ -156,6 +157,9 @@ class SceneCache:
             self.hints.hint = None
             if new.frame is not None:
                 self.hints.hint = detect_form(new.scene, new.ready)
+        self._is_flowing = self.now - self._taken_at < _REST_S
+        self._taken_at = self.now
+        self.renderer.expects_drafts = self._is_flowing and self._last_was_draft
         # A trainer may change what is read in place.
         load = self.renderer.load if self.on_gpu else self.renderer.load_kept
         with self.stopwatch("load"):
@@ -165,8 +169,6 @@ class SceneCache:
                 self._draw_with(fallback_renderer(self.renderer, self.ctx, error))
                 self.renderer.load(new.scene, new.ready)
         self._hold(new.frame)
-        self._is_flowing = self.now - self._taken_at < _REST_S
-        self._taken_at = self.now
         self.summary = GaussianSummary.of_scene(new.scene)
         self.sample = sample
         self.background = new.background
@@ -242,6 +244,13 @@ class SceneCache:
         is_moving = moved_at is None or self.now - moved_at < _REST_S
         return is_moving or (self._is_flowing and self.now - self._taken_at < _REST_S)
 
+    def _wants_detail(self, picture: ViewportPicture, options: RenderOptions) -> bool:
+        """Return True if a draft stays until the scene has come again, with all detail."""
+        is_draft = picture.key is not None and picture.key.options.is_draft
+        if not is_draft or options.is_draft or self.stale:
+            return False
+        return self.on_gpu and self.renderer.is_coarse
+
     def is_draft_at_rest(self, picture: ViewportPicture) -> bool:
         """Return True if a viewport shows a draft although nothing changes any more."""
         key = picture.key
@@ -285,6 +294,9 @@ class SceneCache:
                 return
         elif self.moved.queued is not None and self.moved.queued.key == key:
             self.moved.land(wait=True)
+        if self._wants_detail(picture, options):
+            self.stale = True
+            self._stale_at = self.now
         if self.is_being_replaced:
             return
         # One that takes long is coarse first, so that it soon shows what was done.
@@ -368,6 +380,7 @@ class SceneCache:
         renderer = self.renderer
         if renderer.has_drafts and not options.is_draft:
             extra_words = (*extra_words, _TO_STAY)
+        self._last_was_draft = options.is_draft
         task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
         if len(self.pictures) > 1 or self._was_torn:
             self._copy_borrowed_pictures(picture)

@@ -1,9 +1,10 @@
-// A trainer's Gaussians, as they lie in its memory, to the activated float32 arrays that frames are drawn from, in one
-// kernel. `render/activation.py` says the same in NumPy.
+// A trainer's Gaussians, as they lie in its memory, to what frames are drawn from, in one kernel: activated float32 arrays,
+// or packed ones. `render/activation.py` says the same in NumPy.
 
 constexpr int WARPS = 4;             // of a block
 constexpr u32 ALL = 0xffffffffu;
 constexpr float SCALE_MAX = 1e8f, SH_MAX = 1e30f;  // as in base.py
+constexpr float HALF_MAX = 65504.0f;
 
 // A tensor anywhere in the device's memory. Mirrored by `_Array` in scene.py, as is `Source`.
 struct Array {
@@ -35,10 +36,13 @@ __device__ float load(const Array &a, i64 index) {
 __device__ bool finite(float v) { return (__float_as_int(v) & 0x7f800000) != 0x7f800000; }
 __device__ bool number(float v) { return (__float_as_int(v) & 0x7fffffff) <= 0x7f800000; }  // or infinite
 
+__device__ void put(float *to, float v) { *to = fminf(fmaxf(v, -SH_MAX), SH_MAX); }
+__device__ void put(Half *to, float v) { to->bits = half_bits(fmaxf(v, -HALF_MAX)); }
+
 // The coefficients of the 32 Gaussians from `first` on, by a warp: rows of LENGTH values, of which each three have the
 // last stride between them, to rows of `pitch`. A bit of `bad` is set for a row with a number that is not finite.
-template <class T, int LENGTH>
-__device__ void rows(const Array &from, float *to, int pitch, i64 first, int count, u32 *bad) {
+template <class T, int LENGTH, class Out>
+__device__ void rows(const Array &from, Out *to, int pitch, i64 first, int count, u32 *bad) {
     const T *const values = (const T *)from.data + first * from.strides[0];
     const bool dense = from.strides[1] == 3 && from.strides[2] == 1;
     constexpr int BATCH = LENGTH == 45 ? 15 : LENGTH >= 24 ? 12 : LENGTH;  // reads under way at a time
@@ -53,27 +57,105 @@ __device__ void rows(const Array &from, float *to, int pitch, i64 first, int cou
 #pragma unroll
         for (int k = 0; k < BATCH; ++k) {
             const int e = begin + 32 * k, row = e / LENGTH;
-            if (row < count) to[row * pitch + e % LENGTH] = fminf(fmaxf(batch[k], -SH_MAX), SH_MAX);
+            if (row < count) put(to + row * pitch + e % LENGTH, batch[k]);
             if (!finite(batch[k])) atomicOr(bad, 1u << row);
         }
     }
 }
 
-template <int LENGTH>
-__device__ void rows_of_any_type(const Array &from, float *to, int pitch, i64 first, int count, u32 *bad) {
+template <int LENGTH, class Out>
+__device__ void rows_of_any_type(const Array &from, Out *to, int pitch, i64 first, int count, u32 *bad) {
     if (from.type == 0) rows<float, LENGTH>(from, to, pitch, first, count, bad);
     if (from.type == 1) rows<double, LENGTH>(from, to, pitch, first, count, bad);
     if (from.type == 2) rows<Half, LENGTH>(from, to, pitch, first, count, bad);
     if (from.type == 3) rows<Brain, LENGTH>(from, to, pitch, first, count, bad);
 }
 
+template <class Out>
+__device__ void colors_of(const Source &source, int terms, Out *to, int pitch, i64 first, int count, u32 *bad) {
+    rows_of_any_type<3>(source.sh0, to, pitch, first, count, bad);
+    if (terms == 4) rows_of_any_type<9>(source.shN, to + 3, pitch, first, count, bad);
+    if (terms == 9) rows_of_any_type<24>(source.shN, to + 3, pitch, first, count, bad);
+    if (terms == 16) rows_of_any_type<45>(source.shN, to + 3, pitch, first, count, bad);
+    if (terms == 25) rows_of_any_type<72>(source.shN, to + 3, pitch, first, count, bad);
+}
+
+// A Gaussian but for its colour.
+struct Activated {
+    float mean[3], quat[4], scale[3], opacity;
+    bool good, fits, turned;             // why it cannot be drawn, if one is false: `LeftOut` in base.py
+};
+
+__device__ Activated activated(const Source &source, int i, bool good) {
+    Activated g;
+    float largest = 0.0f;
+    g.good = good;
+    for (int k = 0; k < 4; ++k) {
+        g.quat[k] = load(source.quats, i * source.quats.strides[0] + k * source.quats.strides[1]);
+        g.good = g.good && finite(g.quat[k]);
+        largest = fmaxf(largest, fabsf(g.quat[k]));
+    }
+    g.turned = largest > 0.0f;
+    // By the largest component first: the square of a tiny one would vanish.
+    for (int k = 0; k < 4; ++k) g.quat[k] /= largest;
+    for (int k = 0; k < 3; ++k) {
+        const i64 at = i * source.means.strides[0] + k * source.means.strides[1];
+        const float v = load(source.means, at);
+        g.good = g.good && finite(v);
+        g.mean[k] = source.means.type == 1  // rounded after the subtraction
+            ? (float)(((const double *)source.means.data)[at] - source.origin[k]) : v - source.origin[k];
+    }
+    g.fits = true;
+    for (int k = 0; k < 3; ++k) {
+        const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
+        g.scale[k] = source.scales_activated ? v : expf(v);
+        g.good = g.good && (finite(v) || (number(v) && finite(g.scale[k])));  // exp is defined at -infinity
+        g.fits = g.fits && fabsf(g.scale[k]) <= SCALE_MAX;
+    }
+    const float v = load(source.opacities, i * source.opacities.strides[0]);
+    g.good = g.good && (source.opacities_activated ? finite(v) : number(v));
+    const float opacity = source.opacities_activated ? fminf(fmaxf(v, 0.0f), 1.0f) : 1.0f / (1.0f + expf(-v));
+    g.opacity = g.good && g.fits && g.turned ? opacity : 0.0f;
+    return g;
+}
+
+// Float32 arrays. An array may lie where its input lies.
+struct Arrays {
+    float *means, *quats, *scales, *opacities;
+    float *colors;
+    int pitch;
+};
+
+__device__ void put(const Arrays &to, i64 i, const Activated &g) {
+    for (int k = 0; k < 4; ++k) to.quats[4 * i + k] = g.quat[k];
+    for (int k = 0; k < 3; ++k) to.means[3 * i + k] = g.mean[k];
+    for (int k = 0; k < 3; ++k) to.scales[3 * i + k] = g.scale[k];
+    to.opacities[i] = g.opacity;
+}
+
+struct PackedArrays {
+    Shape *shapes;
+    Half *colors;
+    int pitch;
+};
+
+__device__ void put(const PackedArrays &to, i64 i, const Activated &g) {
+    Shape shape;
+    shape.x = g.mean[0], shape.y = g.mean[1], shape.z = g.mean[2];
+    float square = 0.0f;
+    for (int k = 0; k < 4; ++k) square += g.quat[k] * g.quat[k];
+    for (int k = 0; k < 4; ++k) shape.quat[k] = half_bits(g.quat[k] * rsqrtf(square));
+    shape.size = fmaxf(fmaxf(fabsf(g.scale[0]), fabsf(g.scale[1])), fabsf(g.scale[2]));
+    for (int k = 0; k < 3; ++k) shape.ratio[k] = half_bits(shape.size > 0.0f ? fabsf(g.scale[k]) / shape.size : 0.0f);
+    shape.opacity = half_bits(g.opacity);
+    to.shapes[i] = shape;
+}
+
 // Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9, 16 or 25. `counters`: four zeros,
-// and zeros again at the end. An output may lie where its input lies.
-// `left_out`: how many Gaussians cannot be drawn for each of three reasons (`LeftOut` in base.py), in memory that the host
-// can read.
-extern "C" __global__ void __launch_bounds__(128) activate(
-    int n, int terms, const Source source, float *means, float *quats, float *scales, float *opacities, float *colors,
-    u32 *counters, i64 *left_out) {
+// and zeros again at the end.
+// `left_out`: how many Gaussians cannot be drawn for each of three reasons, in memory that the host can read.
+template <class Out>
+__device__ void activate_all(int n, int terms, const Source &source, const Out &out, u32 *counters, i64 *left_out) {
     __shared__ u32 masks[WARPS];
     const int lane = threadIdx.x % 32;
     u32 *const mask = masks + threadIdx.x / 32;
@@ -83,44 +165,13 @@ extern "C" __global__ void __launch_bounds__(128) activate(
         const int count = n - first < 32 ? (int)(n - first) : 32;
         if (lane == 0) *mask = 0;
         __syncwarp();
-        float *const to = colors + first * terms * 3;
-        rows_of_any_type<3>(source.sh0, to, terms * 3, first, count, mask);
-        if (terms == 4) rows_of_any_type<9>(source.shN, to + 3, 12, first, count, mask);
-        if (terms == 9) rows_of_any_type<24>(source.shN, to + 3, 27, first, count, mask);
-        if (terms == 16) rows_of_any_type<45>(source.shN, to + 3, 48, first, count, mask);
-        if (terms == 25) rows_of_any_type<72>(source.shN, to + 3, 75, first, count, mask);
+        colors_of(source, terms, out.colors + first * out.pitch, out.pitch, first, count, mask);
         __syncwarp();
         bool good = true, fits = true, turned = true;
         if (lane < count) {
-            const int i = (int)first + lane;
-            good = !(*mask >> lane & 1);
-            float q[4], largest = 0.0f;
-            for (int k = 0; k < 4; ++k) {
-                q[k] = load(source.quats, i * source.quats.strides[0] + k * source.quats.strides[1]);
-                good = good && finite(q[k]);
-                largest = fmaxf(largest, fabsf(q[k]));
-            }
-            turned = largest > 0.0f;
-            // By the largest component first: the square of a tiny one would vanish.
-            for (int k = 0; k < 4; ++k) quats[4 * (i64)i + k] = q[k] / largest;
-            for (int k = 0; k < 3; ++k) {
-                const i64 at = i * source.means.strides[0] + k * source.means.strides[1];
-                const float v = load(source.means, at);
-                good = good && finite(v);
-                means[3 * (i64)i + k] = source.means.type == 1  // rounded after the subtraction
-                    ? (float)(((const double *)source.means.data)[at] - source.origin[k]) : v - source.origin[k];
-            }
-            for (int k = 0; k < 3; ++k) {
-                const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
-                const float scale = source.scales_activated ? v : expf(v);
-                good = good && (finite(v) || (number(v) && finite(scale)));  // exp is defined at -infinity
-                fits = fits && fabsf(scale) <= SCALE_MAX;
-                scales[3 * (i64)i + k] = scale;
-            }
-            const float v = load(source.opacities, i * source.opacities.strides[0]);
-            good = good && (source.opacities_activated ? finite(v) : number(v));
-            const float opacity = source.opacities_activated ? fminf(fmaxf(v, 0.0f), 1.0f) : 1.0f / (1.0f + expf(-v));
-            opacities[i] = good && fits && turned ? opacity : 0.0f;
+            const Activated g = activated(source, (int)first + lane, !(*mask >> lane & 1));
+            put(out, first + lane, g);
+            good = g.good, fits = g.fits, turned = g.turned;
         }
         totals[0] += __popc(__ballot_sync(ALL, !good));
         totals[1] += __popc(__ballot_sync(ALL, good && !fits));
@@ -133,4 +184,18 @@ extern "C" __global__ void __launch_bounds__(128) activate(
     if (atomicAdd(counters + 3, 1u) + 1 < gridDim.x * WARPS) return;
     for (int k = 0; k < 3; ++k) left_out[k] = atomicExch(counters + k, 0u);  // the last warp of all
     counters[3] = 0;
+}
+
+extern "C" __global__ void __launch_bounds__(128) activate(
+    int n, int terms, const Source source, float *means, float *quats, float *scales, float *opacities, float *colors,
+    u32 *counters, i64 *left_out) {
+    const Arrays out = {means, quats, scales, opacities, colors, terms * 3};
+    activate_all(n, terms, source, out, counters, left_out);
+}
+
+// `pitch`: halves of a Gaussian's coefficients.
+extern "C" __global__ void __launch_bounds__(128) activate_packed(
+    int n, int terms, int pitch, const Source source, Shape *shapes, Half *colors, u32 *counters, i64 *left_out) {
+    const PackedArrays out = {shapes, colors, pitch};
+    activate_all(n, terms, source, out, counters, left_out);
 }

@@ -30,6 +30,17 @@ __device__ u16 half_bits(float v) {
 #endif
 }
 
+// -- packed scenes: activate.cu, packed.cuh ----------------------------------------------------------------------------
+
+// A packed Gaussian but for its colour. Numbers of 16 bits are halves. Mirrored by `unpacked` in packed.py.
+struct __align__(16) Shape {
+    float x, y, z;                       // relative to the scene's origin
+    float size;                          // the largest standard deviation
+    u16 quat[4];                         // w, x, y, z, of length 1
+    u16 ratio[3];                        // standard deviations by `size`
+    u16 opacity;
+};
+
 // -- frames: frame.cu, projection.cu, packed.cu ------------------------------------------------------------------------
 
 constexpr float ALPHA_MIN = 1.0f / 255.0f;

@@ -26,15 +26,6 @@ constexpr u32 NO_ROOM = ALL;             // instead of a place among the masks
 
 // -- what the host gives: mirrored in packed.py -------------------------------------------------------------------------
 
-// A Gaussian but for its colour. Numbers of 16 bits are halves.
-struct __align__(16) Shape {
-    float x, y, z;                       // relative to the scene's origin
-    float size;                          // the largest standard deviation
-    u16 quat[4];                         // w, x, y, z, of length 1
-    u16 ratio[3];                        // standard deviations by `size`
-    u16 opacity;
-};
-
 // Coefficients of a Gaussian lie together, by term and channel, as halves in `pitch` words of 16 bytes.
 struct Packed {
     int n, degree, pitch, shows_normals;

@@ -131,6 +131,25 @@ def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
     )
 
 
+def unpacked(packed: PackedScene) -> Active:
+    """Return what was packed, as float32, on the same device.
+
+    It has the bits that are left of it: 11 of all but the means, which have 24.
+    """
+    from splatview_viewer.render.gsplat.scene import Active
+
+    halves = packed.shapes.view(torch.float16)[:, 8:].float()
+    terms = (packed.degree + 1) ** 2
+    colors = packed.colors[:, : 3 * terms].float()
+    return Active(
+        means=packed.shapes[:, :3].contiguous(),
+        quats=halves[:, :4].contiguous(),
+        scales=halves[:, 4:7] * packed.shapes[:, 3:4],
+        opacities=halves[:, 7].contiguous(),
+        colors=colors.view(-1, terms, 3),
+    )
+
+
 def obstacle(camera: Camera, options: RenderOptions) -> str:
     """Return why a picture cannot be drawn from packed Gaussians; "" if it can."""
     if camera.model not in MODELS:

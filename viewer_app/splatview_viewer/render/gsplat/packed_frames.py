@@ -13,6 +13,7 @@ from splatview_viewer.render.gsplat.packed import (
     bytes_of,
     obstacle,
 )
+from splatview_viewer.scene import EVERYTHING
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.render.gsplat.scene import DeviceGaussians
 
 MIB = 1 << 20
+_NO_MEMORY = "too little memory"
 
 
 class PackedFrames:
@@ -46,21 +48,36 @@ class PackedFrames:
 
         Returns None if it has to be drawn in another way: `note` says why.
         """
-        reason = obstacle(camera, options)
-        if not reason and self._is_short_of_memory:
-            reason = "too little memory"
+        reason = self._obstacle(camera, options)
         if reason:
             self.note = f"moving pictures are not packed: {reason}"
             return None
         try:
             return self._render(camera, options, target)
         except torch.cuda.OutOfMemoryError:
-            self.free()
-            torch.cuda.empty_cache()
-            # Until `free`: to try again is to release memory and take it each time.
-            self._is_short_of_memory = True
-            self.note = "moving pictures are not packed: too little memory"
+            self.give_up()
             return None
+
+    def draws_all(self, camera: Camera, options: RenderOptions) -> bool:
+        """Return True if a picture needs nothing but packed Gaussians."""
+        if not options.is_draft or options.selection != EVERYTHING:
+            return False
+        return not self._obstacle(camera, options)
+
+    def _obstacle(self, camera: Camera, options: RenderOptions) -> str:
+        if self._is_short_of_memory:
+            return _NO_MEMORY
+        return obstacle(camera, options)
+
+    def give_up(self) -> None:
+        """Draw in another way until nobody looks any more: there is too little memory.
+
+        To try again is to release and take memory each time.
+        """
+        self.free()
+        torch.cuda.empty_cache()
+        self._is_short_of_memory = True
+        self.note = f"moving pictures are not packed: {_NO_MEMORY}"
 
     def _render(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None

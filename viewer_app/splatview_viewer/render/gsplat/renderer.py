@@ -89,6 +89,8 @@ class GsplatRenderer(Renderer):
         self._frame: FrameGraph[Scene]
         self._packed: PackedFrames
         self._last_was_packed = False
+        self._frame_is_old = True
+        """The frame has not been told yet where the Gaussians lie."""
         self._lease: ArrayLease
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
@@ -136,6 +138,12 @@ class GsplatRenderer(Renderer):
         if self._closed:
             return ""
         return self._frame.failure
+
+    @property
+    def is_coarse(self) -> bool:  # type: ignore[override]
+        if self._closed or self.pending:
+            return False
+        return self._gaussians.is_packed_only
 
     @property
     def draft_note(self) -> str:  # type: ignore[override]
@@ -188,27 +196,37 @@ class GsplatRenderer(Renderer):
                 return self._gaussians.to_host()
             return pending
 
-    def _activate_pending(self) -> None:
+    def _activate_pending(self, *, packed_only: bool = False) -> None:
         """Have the GPU read the scene that is pending, if any."""
         scene = self._lease.begin()
         if scene is not None:
-            self._activate(scene)
+            self._activate(scene, packed_only=packed_only)
 
-    def _activate(self, scene: GaussianScene) -> None:
+    def _activate(self, scene: GaussianScene, *, packed_only: bool = False) -> None:
         """Have the GPU read a scene."""
         clock = self._clocks.load
         try:
-            self._gaussians.load(scene, lambda: clock.begin(self._stream))
+            self._load(scene, packed_only=packed_only)
         except BaseException:
             # The renderer that draws instead reads it.
             self._lease.restore()
             raise
         clock.end(self._stream)
-        self._show_frame()
+        self._frame_is_old = True
 
-    def _show_frame(self) -> None:
-        """Tell the frame where the Gaussians lie."""
-        self._frame.load(self._gaussians.frame_scene)
+    def _load(self, scene: GaussianScene, *, packed_only: bool) -> None:
+        clock = self._clocks.load
+
+        def begin_clock() -> None:
+            clock.begin(self._stream)
+
+        if packed_only:
+            try:
+                self._gaussians.load(scene, begin_clock, packed_only=True)
+                return
+            except torch.cuda.OutOfMemoryError:
+                self._packed.give_up()
+        self._gaussians.load(scene, begin_clock)
 
     # -- pictures -------------------------------------------------------------------------
 
@@ -274,6 +292,9 @@ class GsplatRenderer(Renderer):
                 self._last_was_packed = True
                 return drawn
         self._last_was_packed = False
+        if self._frame_is_old:
+            self._frame.load(self._gaussians.frame_scene)
+            self._frame_is_old = False
         self._frame.select(self._gaussians.flags(options.selection))
         return self._frame.render(camera, options, target)
 
@@ -349,7 +370,7 @@ class GsplatRenderer(Renderer):
         self._packed = packed
         self._last_was_packed = False
         self._lease = ArrayLease(stream)
-        self._show_frame()
+        self._frame_is_old = True
 
     def _leave(self) -> None:
         """Release what is on the present GPU."""
@@ -388,7 +409,10 @@ class GsplatPicture(RenderedPicture):
         stream = renderer._stream
         # Only now: getting the target may have waited for OpenGL.
         with renderer._lease:
-            renderer._activate_pending()
+            renderer._activate_pending(
+                packed_only=renderer.expects_drafts
+                and renderer._packed.draws_all(camera, options)
+            )
             clock.begin(stream)
             self._rgba, self._depth = renderer._draw(camera, options, self._target)
             clock.end(stream)

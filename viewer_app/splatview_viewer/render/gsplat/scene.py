@@ -22,6 +22,7 @@ from splatview_viewer.render.gsplat.packed import (
     PackedScene,
     halves_of,
     pack,
+    unpacked,
 )
 from splatview_viewer.scene import EVERYTHING, flags
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, empty_scene
@@ -98,7 +99,7 @@ class DeviceGaussians:
         """float64, subtracted from the means, so that a scene far away keeps its
         detail."""
         self._buffers: dict[str, torch.Tensor] = {}
-        self.active: Active
+        self._active: Active
         """The Gaussians, in the buffers."""
         self._active_shape = _NO_SHAPE
         self._count = 0
@@ -108,6 +109,10 @@ class DeviceGaussians:
         self._kernels = kernels("activate.cu", device=device.index or 0)
         self._packed: PackedScene | None = None
         """The Gaussians of the last load, packed."""
+        self.is_packed_only = False
+        """The last load has left the bits out that packed Gaussians do not have."""
+        self._must_unpack = False
+        """There are only packed ones yet."""
         self._shared_scene: GaussianScene | None = None
         """Result of `scene` since the last load."""
         self._readers: set[torch.cuda.Stream] = set()
@@ -124,18 +129,26 @@ class DeviceGaussians:
         return LeftOut(*self._left_out.tolist())
 
     def load(
-        self, scene: GaussianScene, begin_clock: Callable[[], object] = lambda: None
+        self,
+        scene: GaussianScene,
+        begin_clock: Callable[[], object] = lambda: None,
+        *,
+        packed_only: bool = False,
     ) -> None:
         """Activate a scene into the buffers.
 
         Args:
             scene: lies here or in host memory.
+            packed_only: pack a scene that lies here at once, in half the time. What else
+                is asked for is made of that then.
             begin_clock: called when everything that has to be awaited has been, before
                 the GPU is given work; by then all that readers have given their streams.
         """
         self._shared_scene = None
         self._flags_of = None
         self._packed = None
+        self.is_packed_only = False
+        self._must_unpack = False
         stream = torch.cuda.current_stream(self.device)
         while self._readers:
             stream.wait_event(self._readers.pop().record_event())
@@ -149,15 +162,34 @@ class DeviceGaussians:
         if not scene.on_gpu or previous_count == 0:
             self.origin = self._origin_of(scene)
         begin_clock()
-        self._reserve()
+        if packed_only and scene.on_gpu:
+            packed = self._reserve_packed()
+            into: Active | PackedScene = packed
+            self._packed = packed
+        else:
+            self._reserve()
+            into = self._active
         activate(
             self._on_device(scene),
-            self.active,
+            into,
             self.origin,
             self._left_out,
             self._counters,
             self._kernels,
         )
+        self.is_packed_only = self._packed is not None
+        self._must_unpack = self.is_packed_only
+
+    @property
+    def active(self) -> Active:
+        """The Gaussians, in the buffers."""
+        if self._must_unpack:
+            assert self._packed is not None
+            self._reserve()
+            for name, tensor in vars(unpacked(self._packed)).items():
+                getattr(self._active, name).copy_(tensor)
+            self._must_unpack = False
+        return self._active
 
     def _origin_of(self, scene: GaussianScene) -> np.ndarray:
         """Return the middle of a scene that is far from the origin, else the origin."""
@@ -227,14 +259,17 @@ class DeviceGaussians:
             torch.cuda.OutOfMemoryError: there is too little memory.
         """
         if self._packed is None:
-            halves = halves_of(self.sh_degree)
-            shapes = self._packed_buffer("shapes", SHAPE_FLOATS)
-            colors = self._packed_buffer("packed_colors", halves // 2)
-            packed = PackedScene(shapes, colors.view(torch.float16), self.sh_degree)
+            packed = self._reserve_packed()
             if self._count:
                 pack(self.active, packed, launcher)
             self._packed = packed
         return self._packed
+
+    def _reserve_packed(self) -> PackedScene:
+        """Return room for the packed Gaussians."""
+        shapes = self._packed_buffer("shapes", SHAPE_FLOATS)
+        colors = self._packed_buffer("packed_colors", halves_of(self.sh_degree) // 2)
+        return PackedScene(shapes, colors.view(torch.float16), self.sh_degree)
 
     def _packed_buffer(self, name: str, floats: int) -> torch.Tensor:
         """Return a buffer for so many float32 a Gaussian, (N, floats)."""
@@ -243,6 +278,8 @@ class DeviceGaussians:
 
     def drop_packed(self) -> None:
         """Release the packed Gaussians."""
+        if self._must_unpack:
+            _ = self.active
         self._packed = None
         for name in ("shapes", "packed_colors"):
             self._buffers.pop(name, None)
@@ -269,10 +306,11 @@ class DeviceGaussians:
 
         Waits, and takes no memory on the GPU.
         """
-        shape = _Shape(self._count, self.sh_degree)
-        if self._count == 0 or self._active_shape != shape:
+        if self._count == 0:
             return empty_scene()
         active = self.active
+        if self._active_shape != _Shape(self._count, self.sh_degree):
+            return empty_scene()
         means = active.means.cpu()
         if self.origin.any():
             means = means + torch.from_numpy(self.origin)
@@ -310,7 +348,7 @@ class DeviceGaussians:
             size = self._count * math.prod(row_shape)
             buffer = self._reserve_buffer(name, size)
             views[name] = buffer[:size].view((self._count, *row_shape))
-        self.active = Active(**views)
+        self._active = Active(**views)
         self._active_shape = shape
 
     def _reserve_buffer(self, name: str, size: int) -> torch.Tensor:
@@ -335,7 +373,7 @@ class DeviceGaussians:
             if scene.opacities.ndim > 1:
                 return replace(scene, opacities=scene.opacities.reshape(self._count))
             return scene
-        active = self.active
+        active = self._active
         is_double = scene.means.dtype == torch.float64
         if is_double:
             means = scene.means.to(self.device)
@@ -512,7 +550,7 @@ class _Source(ctypes.Structure):
 
 def activate(
     raw: GaussianScene,
-    out: Active,
+    out: Active | PackedScene,
     origin: np.ndarray,
     left_out: torch.Tensor,
     counters: torch.Tensor,
@@ -523,7 +561,8 @@ def activate(
     Args:
         raw: of any floating dtypes and strides, on one device; higher coefficients than
             are used may be there.
-        out: may share memory with `raw`, each tensor with its own counterpart.
+        out: arrays may share memory with `raw`, each tensor with its own counterpart;
+            packed ones of the scene's number and of a degree that it has.
         origin: (3,), subtracted from the means.
         left_out: (3,) int64 that the host can read, written when it is done: counts by
             `LeftOut`'s reasons.
@@ -545,19 +584,22 @@ def activate(
         (ctypes.c_float * 3)(*origin.tolist()),
         *raw.activation,
     )
-    n, terms = out.colors.shape[:2]
+    n = len(raw)
+    if isinstance(out, PackedScene):
+        kernel = "activate_packed"
+        sizes = [n, (out.degree + 1) ** 2, out.colors.shape[1]]
+        arrays = [out.shapes, out.colors]
+    else:
+        kernel = "activate"
+        sizes = [n, out.colors.shape[1]]
+        arrays = [out.means, out.quats, out.scales, out.opacities, out.colors]
     launcher.launch(
-        "activate",
+        kernel,
         min(blocks(n, THREADS), BLOCKS),
         THREADS,
-        ctypes.c_int(n),
-        ctypes.c_int(terms),
+        *(ctypes.c_int(size) for size in sizes),
         source,
-        out.means,
-        out.quats,
-        out.scales,
-        out.opacities,
-        out.colors,
+        *arrays,
         counters,
         left_out,
     )
