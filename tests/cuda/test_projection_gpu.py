@@ -85,7 +85,7 @@ def test_projection_is_gsplat_s(model: CameraModel, antialiased: bool) -> None:
     is_seen = (expected_radii > 0).all(1)
     assert 1000 < int(is_seen.sum()) < len(s)
     is_same = (radii == expected_radii).all(1)
-    assert is_same.float().mean() > 0.999
+    assert is_same.float().mean() > 0.99
     is_seen &= is_same
     centers, depths, conics, *compensations = [t[is_seen].double() for t in got]
     their_centers, their_depths, their_conics, *theirs = [
