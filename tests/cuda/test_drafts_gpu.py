@@ -23,6 +23,7 @@ from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
@@ -165,22 +166,31 @@ def test_a_selection_changes_with_the_next_draft(renderer: GsplatRenderer) -> No
         assert_alike(renderer, options=RenderOptions(selection=selection))
 
 
-def test_there_may_be_too_little_memory(renderer: GsplatRenderer) -> None:
-    scene: GaussianScene = random_scene(3, Chance(n=1_000_000))
-    torch.cuda.empty_cache()
+def test_there_may_be_too_little_memory(
+    renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the packed Gaussians do not fit: torch makes room for others otherwise."""
+
+    def fail(*_: object) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    scene = on_gpu(random_scene(3, Chance()))
     renderer.load(scene)
     expected = renderer.render(VIEW, CLASSIC).pixels()
-    # From now on torch has what it has: enough for what was just drawn.
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(
-        (torch.cuda.memory_reserved() + (1 << 20)) / total
-    )
-    try:
+    monkeypatch.setattr(DeviceGaussians, "_reserve_packed", fail)
+    for renderer.expects_drafts in (False, True):
+        renderer.load(scene)
         got = draft_of(renderer)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    assert np.array_equal(got.color, expected.color)
-    assert renderer.draft_note == "moving pictures are not packed: too little memory"
+        assert np.array_equal(got.color, expected.color)
+        assert (
+            renderer.draft_note == "moving pictures are not packed: too little memory"
+        )
+    monkeypatch.undo()
+    assert np.array_equal(draft_of(renderer).color, expected.color), (
+        "not again and again"
+    )
+    renderer.free_pictures()
+    assert not np.array_equal(draft_of(renderer).color, expected.color)
 
 
 def on_gpu(scene: GaussianScene) -> GaussianScene:
@@ -206,7 +216,7 @@ def test_versions_that_are_drawn_as_drafts_are_packed_where_they_lie(
     renderer.load(on_gpu(scene))
     close(draft_of(renderer), expected)
     coarse = renderer.scene().to_host()
-    for name in FIELDS:
+    for name in set(FIELDS) - {"quats"}:
         torch.testing.assert_close(
             getattr(coarse, name), getattr(exact, name), rtol=2e-3, atol=2e-3
         )
