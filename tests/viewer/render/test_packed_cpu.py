@@ -67,9 +67,9 @@ def kernels() -> PackedKernels:
 @pytest.fixture(autouse=True)
 def no_zeros() -> Iterator[None]:
     """Fill memory that is not initialised with the largest numbers."""
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")
     yield
-    torch.use_deterministic_algorithms(False)
+    torch.set_deterministic_debug_mode("default")
 
 
 # -- packing -------------------------------------------------------------------------
