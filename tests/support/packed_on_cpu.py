@@ -15,6 +15,7 @@ from splatview_viewer.render.gsplat.packed import PackedKernels, PackedScene
 from splatview_viewer.render.gsplat.scene import Active
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene import flags as flags_of
+from splatview_viewer.scene.scene import GaussianScene
 from support.frame_target import FrameTarget
 from support.on_cpu import OnCpu
 from support.renderer_cases import CLASSIC
@@ -23,17 +24,15 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
     from splatview_viewer.render.gsplat.drawing import Launcher
-    from splatview_viewer.scene.scene import GaussianScene
 
+SORTS = ("sort_by_low_digit", "sort_by_middle_digit", "sort_by_high_digit")
 ORDER_KERNELS = (
     "set_frame",
     "pack",
     "begin_frame",
     "find_depths",
     "start_digits",
-    "sort_by_low_digit",
-    "sort_by_middle_digit",
-    "sort_by_high_digit",
+    *SORTS,
 )
 SLAB_KERNELS = ("shade", "place", "list", "blend", "blend_with_depth")
 DEFINES = {"ALPHA_MAX": "0.999f", "LEAST_COMPENSATION": "0.0f"}
@@ -41,6 +40,11 @@ SLOTS = 1 << 14
 """Enough for a few thousand Gaussians."""
 TILES = 16
 """Tiles of a bin."""
+DIGITS = 256
+TAKEN_BLOCKS = len(SORTS) * DIGITS
+"""Place of `parts` in `Counters`, which follows the histograms."""
+VISIBLE = TAKEN_BLOCKS + len(SORTS)
+"""Place of `visible` in `Counters`."""
 
 
 def packed_kernels() -> PackedKernels:
@@ -56,19 +60,37 @@ def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScen
     """Pack an activated scene, without a selection."""
     n = len(gaussians)
     degree = gaussians.sh_degree
-    colors = torch.cat([gaussians.sh0[:, None], gaussians.shN], 1).contiguous()
+    colors = torch.cat([gaussians.sh0[:, None], gaussians.shN], 1)
     active = Active(
-        gaussians.means,
-        gaussians.quats,
-        gaussians.scales,
-        gaussians.opacities,
-        colors,
+        means=gaussians.means.contiguous(),
+        quats=gaussians.quats.contiguous(),
+        scales=gaussians.scales.contiguous(),
+        opacities=gaussians.opacities.contiguous(),
+        colors=colors.contiguous(),
     )
     shapes = torch.empty(n, packed.SHAPE_FLOATS)
     halves = torch.empty(n, packed.halves_of(degree), dtype=torch.float16)
     target = PackedScene(shapes, halves, degree)
     packed.pack(active, target, kernels.order)
     return target
+
+
+def unpacked_scene(scene: PackedScene) -> GaussianScene:
+    """Return the activated Gaussians that a packed scene stands for."""
+    shapes = scene.shapes
+    halves = shapes.view(torch.float16)[:, 8:].float()
+    terms = (scene.degree + 1) ** 2
+    colors = scene.colors[:, : 3 * terms].float().view(-1, terms, 3)
+    return GaussianScene(
+        means=shapes[:, :3],
+        quats=torch.nn.functional.normalize(halves[:, :4]),
+        scales=halves[:, 4:7] * shapes[:, 3:4],
+        opacities=halves[:, 7],
+        sh0=colors[:, 0],
+        shN=colors[:, 1:],
+        activated=True,
+        sh_degree=scene.degree,
+    )
 
 
 def drawn(
@@ -115,11 +137,42 @@ def order_of(
 
 
 def _visible(order: torch.Tensor, counters: torch.Tensor) -> np.ndarray:
-    """Return the part of an order that is set.
+    """Return the part of an order that is set."""
+    return order[: int(counters[VISIBLE])].numpy()
 
-    `Counters.visible` follows the histograms and the parts of three passes.
+
+class LateBlocks:
+    """Launches the kernels of packed_order.cu, and a sort's last block once more.
+
+    On the CPU a block finds the sum of all parts before its own. Many blocks are at work
+    on a GPU: here, the last one looks back over parts of which only their own counts are
+    known, to the sum of the first.
     """
-    return order[: int(counters[3 * 256 + 3])].numpy()
+
+    _VALUE = (1 << 30) - 1
+    _COUNTED = 1 << 30
+
+    def __init__(self, kernels: Launcher) -> None:
+        self._kernels = kernels
+        self.repeated = 0
+        """Gaussians that the last blocks have written once more."""
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
+        self._kernels.launch(name, grid, block, *args)
+        if name not in SORTS:
+            return
+        *_, ids, counters, status = args
+        by_block = status.view(grid, DIGITS)
+        counts = (by_block & self._VALUE).diff(dim=0)
+        by_block[1:-1] = counts[:-1] | self._COUNTED
+        by_block[-1] = 0
+        counters[TAKEN_BLOCKS + SORTS.index(name)] = grid - 1
+        sorted_ids = ids.clone()
+        ids.fill_(-1)
+        self._kernels.launch(name, 1, block, *args)
+        is_missing = ids < 0
+        self.repeated += int((~is_missing).sum())
+        ids[is_missing] = sorted_ids[is_missing]
 
 
 # -- lists ----------------------------------------------------------------------------
@@ -135,6 +188,8 @@ class ListedSlab:
     """For each bin: the listed Gaussians, as places in the slab."""
     tiles: list[np.ndarray]
     """For each bin and Gaussian: a bit for each tile where it shows."""
+    starts: np.ndarray
+    """(bins,) where the lists begin."""
     open_tiles: np.ndarray
     """(bins,) a bit for each tile that is not finished after the slab."""
 
@@ -173,6 +228,7 @@ class SlabWatcher:
             first=len(self.order) * slab.begin // 256,
             ranks=[gaussians[first:end] for first, end in ranges],
             tiles=[tiles[first:end] for first, end in ranges],
+            starts=ranges[:, 0],
             open_tiles=np.empty(0),
         )
         self.slabs.append(listed)
