@@ -198,9 +198,13 @@ __device__ void touch_many(const Slab &slab, const Lists &lists, const Picture &
         if (k < large.count) large.ends[k] = total + before + size;
         total += sum;
     }
-    if (threadIdx.x == 0) large.first_mask = atomicAdd(&counters->masks[slab.index], total);
+    if (threadIdx.x == 0) {
+        // Millions of Gaussians that each cover the picture must not bring the sum back to 0.
+        const u32 taken = *(volatile u32 *)&counters->masks[slab.index];
+        large.first_mask = taken >> 31 ? taken : atomicAdd(&counters->masks[slab.index], total);
+    }
     __syncthreads();
-    const bool fits = large.first_mask + total <= lists.slots;
+    const bool fits = large.first_mask <= lists.slots && total <= lists.slots - large.first_mask;
     for (int k = threadIdx.x; k < large.count; k += THREADS) {
         const u32 before = k ? large.ends[k - 1] : 0;
         lists.mask_begins[group_begin + large.places[k]] = fits ? large.first_mask + before : NO_ROOM;
