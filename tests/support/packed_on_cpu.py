@@ -45,6 +45,8 @@ TAKEN_BLOCKS = len(SORTS) * DIGITS
 """Place of `parts` in `Counters`, which follows the histograms."""
 VISIBLE = TAKEN_BLOCKS + len(SORTS)
 """Place of `visible` in `Counters`."""
+MASKS = VISIBLE + 1 + 8
+"""Place of `masks` in `Counters`, which follows the numbers of blocks of 8 slabs."""
 
 
 def packed_kernels() -> PackedKernels:
@@ -297,3 +299,23 @@ class RoomWatcher:
         """Return True if nothing is written after so many slots."""
         remainders = [array[slots:] for array in self._arrays.values()]
         return all(bool((values == self._UNTOUCHED).all()) for values in remainders)
+
+
+class Crowd:
+    """Launches the kernels of packed_slab.cu as behind millions of large Gaussians."""
+
+    def __init__(self, kernels: Launcher, masks: int) -> None:
+        """Wrap the kernels.
+
+        Args:
+            kernels: The kernels.
+            masks: The number of masks that Gaussians before those of the scene have taken.
+        """
+        self._kernels = kernels
+        self._masks = masks
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
+        if name == "shade":
+            *_, slab, _, _, _, counters = args
+            counters.view(torch.uint32)[MASKS + slab.index] = self._masks
+        self._kernels.launch(name, grid, block, *args)

@@ -23,6 +23,7 @@ import torch
 from support.frame_target import FrameTarget
 from support.packed_on_cpu import (
     SLOTS,
+    Crowd,
     LateBlocks,
     RoomWatcher,
     SlabWatcher,
@@ -424,3 +425,14 @@ def test_frame_without_room_for_masks_says_so(kernels: PackedKernels) -> None:
     short = drawn(kernels, needles, view, slots=masks - 1)
     assert short.needed >= masks
     assert torch.equal(drawn(kernels, needles, view, slots=masks).rgba, complete.rgba)
+
+
+def test_number_of_masks_does_not_begin_again_at_zero(kernels: PackedKernels) -> None:
+    # At 2 ** 32, millions of Gaussians would seem to have room.
+    gaussians = scene([[0, 0, 2], [0, 0, 3]], scales=2.0)
+    view = camera(200, 140)
+    assert drawn(kernels, gaussians, view).needed > 0
+    for masks in (2**31, 2**32 - 5):
+        crowd = Crowd(kernels.slab, masks)
+        target = drawn(kernels._replace(slab=crowd), gaussians, view)
+        assert target.needed >= masks
