@@ -110,6 +110,7 @@ class _Slot:
 
     def await_gl(self) -> None:
         """Wait until OpenGL has read it: CUDA writes it next."""
+        self.set_fence()
         fence = self._fence
         self._fence = 0
         if fence:
@@ -229,9 +230,6 @@ class ImportBridge:
         slot_size = -(-size // _PAGE) * _PAGE
         if slot_size not in self._memories:
             self._memories[slot_size] = _Memory(slot_size, self._device)
-        for memory in self._memories.values():
-            for slot in memory.slots:
-                slot.set_fence()
         slot = self._free_slot(self._memories[slot_size])
         slot.await_gl()
         self._drawing = _Drawing(slot, form)
@@ -252,6 +250,10 @@ class ImportBridge:
         slot = drawing.slot
         self._drawing = None
         slot.note_written(finish)
+        # Here rather than in `begin`, which CUDA waits for.
+        for memory in self._memories.values():
+            for drawn in memory.slots:
+                drawn.set_fence()
         self._previous = self._front
         self._front = slot
         self._release_unused()

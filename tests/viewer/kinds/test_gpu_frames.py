@@ -29,6 +29,7 @@ from support.wait import clock
 from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.gl.base import PixelSource
 from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import Pixels, RenderedPicture, RenderOptions
@@ -135,6 +136,17 @@ class Canvased(RenderedPicture):
         return self._pixels
 
 
+class FailingSource(PixelSource):
+    """Source of a picture that its renderer could not draw."""
+
+    def __init__(self, source: PixelSource) -> None:
+        self.size = source.size
+        self.defines = source.defines
+
+    def bind(self, program: Any, unit: int = 0) -> None:
+        raise RendererError("gsplat: the memory is full")
+
+
 class Reader(GlRenderer):
     """Stand-in for a renderer that reads scenes on a GPU with the next picture.
 
@@ -150,6 +162,8 @@ class Reader(GlRenderer):
         self.waiting: GaussianScene | None = None
         self.loads = 0
         self.drawings = 0
+        self.fails_next = False
+        """The next picture turns out to have failed when it is awaited."""
         self._canvas = HostBridge(ctx)
 
     @property
@@ -173,6 +187,9 @@ class Reader(GlRenderer):
         pixels = super().render(camera, options).pixels()
         self.drawings += 1
         source = self._canvas.put(np.dstack([pixels.color, pixels.alpha]), "HWC")
+        if self.fails_next:
+            self.fails_next = False
+            return Canvased(FailingSource(source), pixels)
         return Canvased(source, pixels)
 
     def close(self) -> None:
@@ -312,6 +329,21 @@ def both_views(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
     yield views
     for view in views:
         view.close()
+
+
+def test_picture_that_fails_while_it_is_awaited_is_drawn_again(
+    both_views: list[Any], reader: Reader, screen: OffscreenScreen
+) -> None:
+    view = both_views[0]
+    before = view_pixels(view, screen)
+    reader.fails_next = True
+    view.handle(Wheel(W / 2, H / 2, 0.0, -1.0), RECT)
+    with pytest.raises(RendererError, match="memory is full"):
+        view_pixels(view, screen)
+    drawings = reader.drawings
+    after = view_pixels(view, screen)
+    assert reader.drawings == drawings + 1
+    assert (after != before).any()
 
 
 def test_scene_in_place_is_held_until_the_first_picture_reads_it(

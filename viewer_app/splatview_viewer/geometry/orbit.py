@@ -28,7 +28,6 @@ from splatview_viewer.geometry.cameras import (
     centered_intrinsics,
     field_of_view,
     focal_length,
-    world_to_camera,
 )
 
 if TYPE_CHECKING:
@@ -143,7 +142,17 @@ class OrbitCamera:
         focal = focal_length(self.fov, height, self.model)
         if self.model == "ortho":
             focal /= self.distance
-        viewmat = world_to_camera(self.rotation, self.position)
+        # The target lies straight ahead of the camera.
+        right, down, forward = self.rotation.tolist()
+        x, y, z = (self.rotation @ self.target).tolist()
+        viewmat = np.array(
+            [
+                [*right, -x],
+                [*down, -y],
+                [*forward, self.distance - z],
+                [0.0, 0.0, 0.0, 1.0],
+            ]
+        )
         K = centered_intrinsics(focal, width, height)
         return Camera(viewmat, K, width, height, self.model, self.near, self.far)
 

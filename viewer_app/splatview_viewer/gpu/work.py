@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections import deque
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc.gl.glapi import GL
@@ -81,23 +81,29 @@ class GpuWork:
         """Queries whose results are known."""
         self._closed = False
 
-    @contextmanager
-    def __call__(self, *work_key: object) -> Iterator[None]:
-        """Take the time of the commands submitted inside, as this work."""
+    def __call__(self, *work_key: object) -> AbstractContextManager[None]:
+        """Take the time of the commands submitted inside, as this work, paid for now."""
         if self._gl is None:
-            started_at = time.perf_counter()
-            yield
-            self._ctx.finish()
-            self.submitted += 1
-            self.finished = self.submitted
-            self.record(work_key, (time.perf_counter() - started_at) * 1e3)
-            return
+            return self._time_by_clock(work_key)
         self.governor.charge(work_key, "opengl")
-        start_query = self._timestamp(self._gl)
+        return self._time_by_queries(self._gl, work_key)
+
+    @contextmanager
+    def _time_by_clock(self, work_key: WorkKey) -> Iterator[None]:
+        started_at = time.perf_counter()
+        yield
+        self._ctx.finish()
+        self.submitted += 1
+        self.finished = self.submitted
+        self.record(work_key, (time.perf_counter() - started_at) * 1e3)
+
+    @contextmanager
+    def _time_by_queries(self, gl: GL, work_key: WorkKey) -> Iterator[None]:
+        start_query = self._timestamp(gl)
         try:
             yield
         finally:
-            end_query = self._timestamp(self._gl)
+            end_query = self._timestamp(gl)
             self._pending.append(_PendingWork(work_key, start_query, end_query))
             self.submitted += 1
 

@@ -64,17 +64,18 @@ class MovedPictures:
             return False
         if rendered_with.model != camera.model:
             return False
-        rotation = rendered_with.viewmat[:3, :3].T @ camera.viewmat[:3, :3]
-        if float(np.trace(rotation)) < 1 + 2 * _MIN_TURN_COSINE:
-            return False
         size = (camera.width, camera.height)
         governor = self._cache.work.governor
         warp = self._warp_task(picture, size)
-        if governor.account.limited:
-            return governor.moves_along("scene", size, warp)
+        is_limited = governor.account.limited
         scene_ms = governor.cost(("scene", *size)) or 0.0
         warp_ms = governor.cost(warp) or 0.0
-        return scene_ms > max(_FLUENT_MS, 2 * warp_ms)
+        if not is_limited and scene_ms <= max(_FLUENT_MS, 2 * warp_ms):
+            return False
+        rotation = rendered_with.viewmat[:3, :3].T @ camera.viewmat[:3, :3]
+        if float(np.trace(rotation)) < 1 + 2 * _MIN_TURN_COSINE:
+            return False
+        return not is_limited or governor.moves_along("scene", size, warp)
 
     def move_along(
         self, picture: ViewportPicture, camera: Camera, options: RenderOptions

@@ -236,9 +236,10 @@ class Composer:
             program["u_shows_alpha"] = show == "alpha"
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         framebuffer.viewport = viewport
+        composing = self._gpu_work("compose", rect.width, rect.height)
         # Last of all: it waits for CUDA.
         source.bind(program)
-        with self._gpu_work("compose", rect.width, rect.height):
+        with composing:
             array.render(moderngl.TRIANGLES, vertices=3)
 
     def copy(self, source: PixelSource, framebuffer: moderngl.Framebuffer) -> None:

@@ -255,14 +255,16 @@ class FrameGraph(Generic[SceneT]):
         """
         if self._is_judged or self._stream is None:
             return False
-        if self._pair_counts.last == _UNKNOWN:
+        pair_count = self._pair_counts.last
+        if pair_count == _UNKNOWN:
             self._stream.synchronize()
+            pair_count = self._pair_counts.last
         self._is_judged = True
         if self._has_spare:
             # Here the GPU is done: releasing memory waits for it.
             self._has_spare = False
             torch.cuda.empty_cache()
-        return self.capacity.record(self._pair_counts.last)
+        return self.capacity.record(pair_count)
 
     def free_graphs(self) -> None:
         """Release what frames were captured with.

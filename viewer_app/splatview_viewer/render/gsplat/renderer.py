@@ -281,10 +281,9 @@ class GsplatRenderer(Renderer):
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Draw a picture and its depth into `target` or new float32 tensors."""
-        origin = self._gaussians.origin
-        if origin.any():
+        if self._gaussians.is_shifted:
             viewmat = camera.viewmat.copy()
-            viewmat[:3, 3] += viewmat[:3, :3] @ origin
+            viewmat[:3, 3] += viewmat[:3, :3] @ self._gaussians.origin
             camera = replace(camera, viewmat=viewmat)
         if options.is_draft:
             drawn = self._packed.render(camera, options, target)

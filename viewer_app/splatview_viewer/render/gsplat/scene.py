@@ -122,6 +122,11 @@ class DeviceGaussians:
         self._reserve()
 
     @property
+    def is_shifted(self) -> bool:
+        """True if the means are relative to something else than the world's origin."""
+        return any(self.origin.tolist())
+
+    @property
     def left_out(self) -> LeftOut:
         """Gaussians that cannot be drawn, of the last load that the GPU has finished."""
         if not self._count:
@@ -219,7 +224,7 @@ class DeviceGaussians:
     def _share_scene(self) -> GaussianScene:
         """Return the buffers as a scene, with a copy of the means in its own coordinates."""
         active = self.active
-        if self.origin.any():
+        if self.is_shifted:
             means = active.means.double()
         else:
             means = active.means.clone()
@@ -312,7 +317,7 @@ class DeviceGaussians:
         if self._active_shape != _Shape(self._count, self.sh_degree):
             return empty_scene()
         means = active.means.cpu()
-        if self.origin.any():
+        if self.is_shifted:
             means = means + torch.from_numpy(self.origin)
         colors = active.colors.cpu()
         return GaussianScene(
