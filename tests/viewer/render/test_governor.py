@@ -65,6 +65,17 @@ def draw(
     return drawn
 
 
+def test_scenes_of_cuda_are_no_more_fluent_than_anybody_sees(clock: Clock) -> None:
+    """Only where another process needs the GPU, and the share is limited."""
+    for shared, share, period in ((True, 0.1, 1 / 52), (True, 1.0, 0), (False, 0.1, 0)):
+        governor = Governor(share, clock=clock)
+        governor.account.shared = shared
+        governor.begin_picture()
+        assert governor.least_period == 0
+        governor.charge(("scene", *SIZE), "cuda")
+        assert governor.least_period == pytest.approx(period)
+
+
 @pytest.mark.parametrize(("share", "cost"), [(0.02, 40.0), (0.1, 1.35), (0.5, 0.15)])
 def test_viewer_stays_within_its_share(clock: Clock, share: float, cost: float) -> None:
     governor = needed_by_others(clock, share)

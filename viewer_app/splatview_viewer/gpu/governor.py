@@ -212,6 +212,17 @@ class Governor:
             return 0.0
         return due
 
+    @property
+    def least_period(self) -> float:
+        """Seconds from one picture to the next at the least; 0: as the screen has it.
+
+        Scenes are drawn SMOOTH times a second where another process needs the GPU: what
+        is beyond that costs it more than anybody sees.
+        """
+        if self.account.limited and "cuda" in self._pictures.present.interfaces:
+            return 1 / SMOOTH
+        return 0.0
+
     def has_saved(self, ms: float) -> bool:
         """Return True if the account holds the cost of works of `ms` and a turn to CUDA.
 

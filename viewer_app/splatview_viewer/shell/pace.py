@@ -47,8 +47,10 @@ class Pace:
     def draw(self, now: float) -> None:
         """Count a picture that is about to be drawn."""
         self.drawn_at = now
-        self._next = next_due(self._next, now, self._period)
-        self._gpu_work.governor.begin_picture()
+        governor = self._gpu_work.governor
+        period = max(self._period, governor.least_period)
+        self._next = next_due(self._next, now, period)
+        governor.begin_picture()
         self.times.append(now)
 
     def draw_interface(self, now: float) -> None:

@@ -290,6 +290,9 @@ class GaussianView(View[SceneCache, GaussianState]):
             # The renderer is awaited here, and has failed: it has to draw again.
             self.picture.lose()
             raise
+        if self.data.renderer.reads_gpu:
+            # The GPU turns from CUDA to OpenGL while the host goes on.
+            self.data.work.flush()
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
         """Return a picture in colours, in full resolution, without OpenGL.
