@@ -162,6 +162,17 @@ def test_helper_sleeps_for_an_hour_when_viewers_have_all_they_opened(
     assert len(wait_readable(pair.publisher.helper.fds(), 0)) == 1
 
 
+def test_a_viewer_is_answered_in_the_turn_that_accepts_it(pair: Pair) -> None:
+    """Each turn of the helper takes the interpreter from the training."""
+    liar = Liar(pair.publisher.folder.path)
+    liar.hello()
+    pair.turn_helper()
+    answer = liar.receive()
+    assert answer is not None
+    assert isinstance(messages.decode_to_viewer(answer), messages.Welcome)
+    liar.close()
+
+
 def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     pair.publish(_image(1))
     pair.newest()

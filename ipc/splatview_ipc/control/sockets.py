@@ -36,6 +36,9 @@ _NO_FILES_S = 1.0
 _BUFFER = 1 << 19
 """Bytes queued in one direction, if the system allows them: two of the longest
 messages."""
+_DESCRIPTORS_CUT = int(socket.MSG_CTRUNC)
+_PACKET_CUT = int(socket.MSG_TRUNC)
+"""Flags of a packet as plain numbers: to mask the module's makes an object each time."""
 _QUEUE_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
 
@@ -95,12 +98,12 @@ class Connection:
         except OSError:
             raise EndedError from None
         fds = _received_descriptors(ancillary)
-        if flags & socket.MSG_CTRUNC or not packet:
+        if flags & _DESCRIPTORS_CUT or not packet:
             close_all(fds)
             fds = []
         if not packet:
             raise EndedError
-        if flags & socket.MSG_TRUNC:
+        if flags & _PACKET_CUT:
             packet = b""
         return packet, fds
 
@@ -156,12 +159,17 @@ class Server:
             times.append(self._paused_until)
         return min(times, default=math.inf)
 
-    def accept(self, now: float) -> None:
+    def must_accept(self, now: float, ready: set[int]) -> bool:
+        """Return whether to call `accept`, with the descriptors that are readable."""
+        return self._socket.fileno() in ready or now >= self.next_accept_at()
+
+    def accept(self, now: float) -> set[int]:
         """Close connections that did not introduce themselves, and accept new ones.
 
-        Raises SharingError once while there is no file left for them: they wait, and
-        are accepted later.
+        Returns the descriptors of these. Raises SharingError once while there is no
+        file left for them: they wait, and are accepted later.
         """
+        accepted_fds: set[int] = set()
         for connection in list(self.connections.values()):
             if now >= connection.closes_at:
                 self.close_connection(connection)
@@ -172,10 +180,10 @@ class Server:
                 accepted, _ = self._socket.accept()
             except OSError as e:
                 if e.errno not in (errno.EMFILE, errno.ENFILE):
-                    return
+                    break
                 self._paused_until = now + _NO_FILES_S
                 if was_paused:
-                    return
+                    break
                 raise SharingError(
                     "no open file is left to answer a viewer with: raise the limit "
                     "(ulimit -n), or have the training open fewer"
@@ -184,8 +192,10 @@ class Server:
             if _peer_user(accepted) == os.getuid():
                 connection = Connection(accepted, now + _INTRODUCTION_S)
                 self.connections[accepted.fileno()] = connection
+                accepted_fds.add(accepted.fileno())
             else:
                 accepted.close()
+        return accepted_fds
 
     def close_connection(self, connection: Connection) -> None:
         """Close a connection and forget it. Idempotent."""

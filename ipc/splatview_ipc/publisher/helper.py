@@ -232,12 +232,14 @@ class Helper:
             self._viewers.announcer.must_announce = True
         if ready:
             self._viewers.detach_dead(ready)
-            self._receive(ready)
-        if ready or now >= self._server.next_accept_at():
+        if self._server.must_accept(now, ready):
             try:
-                self._server.accept(now)
+                # Most of them have introduced themselves already.
+                ready = ready | self._server.accept(now)
             except SharingError as error:
                 self._report(error)
+        if ready:
+            self._receive(ready)
         due_times: list[float | None] = [
             self._folder.refresh(now),
             self._server.next_accept_at(),

@@ -84,6 +84,7 @@ class Viewers:
         self._streams = streams
         self._on_request = on_request
         self._endpoint = endpoint
+        self._namespace = pid_namespace()
         self._peers: dict[Connection, ViewerPeer] = {}
         self.announcer = Announcer()
 
@@ -197,7 +198,7 @@ class Viewers:
         peer = ViewerPeer(connection, hello, push)
         self._peers[connection] = peer
         connection.closes_at = math.inf
-        if hello.namespace in (0, pid_namespace()):
+        if hello.namespace in (0, self._namespace):
             # Without a pidfd its connection tells that it has ended.
             with contextlib.suppress(OSError):
                 peer.pidfd = os.pidfd_open(hello.pid)
