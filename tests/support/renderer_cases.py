@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -18,7 +18,7 @@ from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import Pixels, RenderOptions, Rules
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.gsplat.renderer import GsplatPicture, GsplatRenderer
 from splatview_viewer.render.picking import pick_later
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
 from support.reference import ReferenceRenderer
@@ -48,6 +48,13 @@ def gl(method: str, ctx: moderngl.Context) -> GlRenderer:
         return GlRenderer(ctx)
 
 
+class GsplatDrafts(GsplatRenderer):
+    """Draws every picture as a draft: packed, where it can."""
+
+    def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
+        return super().render(camera, replace(options, is_draft=True))
+
+
 def marked(name: str) -> Any:
     """Return a renderer's name as a parameter of tests; one of a GPU is marked so."""
     if name.startswith("gsplat"):
@@ -60,6 +67,7 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "gl-quads": partial(gl, "quads"),
     "gl-tiles": partial(gl, "tiles"),
     "gsplat": GsplatRenderer,
+    "gsplat-drafts": GsplatDrafts,
 }
 """Every implementation by its name; after a hyphen, its method."""
 MARKED = [marked(name) for name in sorted(MAKERS)]

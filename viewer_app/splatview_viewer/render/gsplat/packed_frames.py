@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from splatview_viewer.core.quantities import size_text
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.packed import (
     PackedDrawing,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from splatview_viewer.render.base import RenderOptions
     from splatview_viewer.render.gsplat.scene import DeviceGaussians
 
-MIB = 1 << 20
 _NO_MEMORY = "too little memory"
 
 
@@ -37,9 +37,21 @@ class PackedFrames:
         self._gaussians = gaussians
         self._drawing = PackedDrawing(device)
         self.frame: FrameGraph[PackedScene] = FrameGraph(device, self._drawing)
-        self.note = ""
-        """As `Renderer.draft_note`."""
+        self._reason = ""
+        """Why the last picture was drawn in another way."""
+        self._drawn: PackedScene | None = None
+        """The scene of the last picture."""
         self._is_short_of_memory = False
+
+    @property
+    def note(self) -> str:
+        """As `Renderer.draft_note`."""
+        if self._reason:
+            return f"moving pictures are not packed: {self._reason}"
+        if self._drawn is None:
+            return ""
+        size = self._drawn.count * bytes_of(self._drawn.degree)
+        return f"packed while it moves: {size_text(size)}"
 
     def render(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
@@ -48,9 +60,8 @@ class PackedFrames:
 
         Returns None if it has to be drawn in another way: `note` says why.
         """
-        reason = self._obstacle(camera, options)
-        if reason:
-            self.note = f"moving pictures are not packed: {reason}"
+        self._reason = self._obstacle(camera, options)
+        if self._reason:
             return None
         try:
             return self._render(camera, options, target)
@@ -77,7 +88,7 @@ class PackedFrames:
         self.free()
         torch.cuda.empty_cache()
         self._is_short_of_memory = True
-        self.note = f"moving pictures are not packed: {_NO_MEMORY}"
+        self._reason = _NO_MEMORY
 
     def _render(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
@@ -86,14 +97,14 @@ class PackedFrames:
         scene = gaussians.packed(self._drawing.order)
         self.frame.load(scene)
         self.frame.select(gaussians.flags(options.selection))
-        drawn = self.frame.render(camera, options, target)
-        self.note = f"packed while it moves: {scene.count * bytes_of(scene.degree) / MIB:,.0f} MiB"
-        return drawn
+        self._drawn = scene
+        return self.frame.render(camera, options, target)
 
     def free(self) -> None:
         """Release the packed Gaussians, and what frames were captured with."""
         self._is_short_of_memory = False
-        self.note = ""
+        self._reason = ""
+        self._drawn = None
         self.frame.close()
         self._gaussians.drop_packed()
 
