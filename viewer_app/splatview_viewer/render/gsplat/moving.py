@@ -13,7 +13,7 @@ import torch
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import FAINT
-from splatview_viewer.render.gsplat.cuda import GpuClock, kernels, on_stream
+from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream, kernels
 from splatview_viewer.render.gsplat.drawing import blocks
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Mover:
         """
         if self.failure:
             raise RendererError(self.failure)
-        with on_stream(self._stream):
+        with OnStream(self._stream):
             self._canvas = self._canvas or self._make_canvas()
             out = self._canvas.begin(camera.height, camera.width, 4, "float16")
             self._stream.wait_event(picture.ready_event)

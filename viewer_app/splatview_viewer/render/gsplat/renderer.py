@@ -20,7 +20,7 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gsplat import cuda, moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
-from splatview_viewer.render.gsplat.cuda import GpuClock, on_stream
+from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream
 from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
@@ -257,7 +257,7 @@ class GsplatRenderer(Renderer):
         """Work on the renderer's stream, or another one; raise CUDA's errors as RendererError."""
         self._check_open()
         try:
-            with on_stream(stream or self._stream):
+            with OnStream(stream or self._stream):
                 yield
         except (RuntimeError, SharingError) as e:
             raise self._renamed(e) from e
