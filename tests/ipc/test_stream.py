@@ -305,10 +305,11 @@ def small_scene(value: float = 0.0) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("steps_of_each", "best"), [(6, "in-place"), (2, "in-place"), (1, "device-ring")]
+    ("steps_of_each", "transport"),
+    [(6, "in-place"), (2, "in-place"), (1, "device-ring")],
 )
 def test_gaussians_are_copied_only_if_every_publish_moves_them(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, steps_of_each: int, best: str
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, steps_of_each: int, transport: str
 ) -> None:
     """However many of the publishes are shared: most come too fast for that."""
     writer: Any = SharingWriter()
@@ -336,7 +337,7 @@ def test_gaussians_are_copied_only_if_every_publish_moves_them(
     stream.turn(pair.now)
     assert writer.shared
     assert stream.info is not None
-    assert stream.info.transports[0] == best
+    assert stream.info.transports[0] == transport
 
 
 # ---- threads that come between
