@@ -117,12 +117,13 @@ def test_odd_scenes(renderer: GsplatRenderer, name: str) -> None:
 
 
 def test_more_pairs_than_were_expected_are_drawn_all(
-    renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Capacity, "FIRST", 64)
-    renderer._packed.frame.capacity = Capacity()
+    renderer = GsplatRenderer(ctx)
     renderer.load(everywhere(500))
     assert_alike(renderer)
+    renderer.close()
 
 
 def test_real_scenes(renderer: GsplatRenderer, data_dir) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from splatview_viewer.render.base import EPS_2D
+from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import kernels
 from splatview_viewer.render.gsplat.drawing import TILE, GraphKey, Parameters, blocks
 from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
     from splatview_viewer.render.gsplat.drawing import Launcher
-    from splatview_viewer.render.gsplat.scene import Active
 
 MODELS = ("pinhole", "ortho")
 """The camera models that packed scenes are drawn with."""
@@ -136,8 +136,6 @@ def unpacked(packed: PackedScene) -> Active:
 
     It has the bits that are left of it: 11 of all but the means, which have 24.
     """
-    from splatview_viewer.render.gsplat.scene import Active
-
     halves = packed.shapes.view(torch.float16)[:, 8:].float()
     terms = (packed.degree + 1) ** 2
     colors = packed.colors[:, : 3 * terms].float()

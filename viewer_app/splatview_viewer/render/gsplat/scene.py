@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 
 from splatview_viewer.render.activation import center_and_size
 from splatview_viewer.render.base import LeftOut
+from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import kernels
 from splatview_viewer.render.gsplat.drawing import Scene, blocks
 from splatview_viewer.render.gsplat.packed import (
@@ -42,27 +43,6 @@ _SPARE_SHARE = 4
 """A buffer that grows gets a quarter more than is needed."""
 _MAX_OVERSIZE = 4
 """A buffer may be this many times larger than is needed."""
-
-
-@dataclass(frozen=True)
-class Active:
-    """N Gaussians to draw from: contiguous, float32, on one device.
-
-    May be the very memory that is activated.
-    """
-
-    means: torch.Tensor
-    """(N, 3) relative to an origin"""
-    quats: torch.Tensor
-    """(N, 4); the largest component is 1 or -1"""
-    scales: torch.Tensor
-    """(N, 3) in world units"""
-    opacities: torch.Tensor
-    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one that is not finite
-    (`LeftOut`), a scale over `SCALE_MAX` or a quaternion of length zero. gsplat looks at
-    nothing else of it"""
-    colors: torch.Tensor
-    """(N, K, 3); K is 1, 4, 9, 16 or 25"""
 
 
 class _Shape(NamedTuple):
