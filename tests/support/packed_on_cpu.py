@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -134,7 +134,7 @@ def order_of(
 ) -> np.ndarray:
     """Return the Gaussians in sight, nearest first, as the kernels sort them."""
     watcher = OrderWatcher()
-    drawn(kernels._replace(slab=watcher), gaussians, view)
+    drawn(replace(kernels, slab=watcher), gaussians, view)
     return watcher.order
 
 

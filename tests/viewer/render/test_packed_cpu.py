@@ -155,7 +155,7 @@ def test_sort_looks_back_over_blocks_that_are_at_work(kernels: PackedKernels) ->
     depths = np.random.default_rng(1).integers(100, 500, 5 * 4096) / 100
     means = np.stack([0 * depths, 0 * depths, depths], 1)
     late = LateBlocks(kernels.order)
-    order = order_of(kernels._replace(order=late), scene(means), camera(16, 16))
+    order = order_of(replace(kernels, order=late), scene(means), camera(16, 16))
     assert late.repeated == 3 * 4096
     assert np.array_equal(order, np.argsort(depths, kind="stable"))
 
@@ -221,7 +221,7 @@ def test_lists_hold_the_visible_gaussians_in_the_order_of_depth(
     faint = Chance(n=n, log_scale=(-3.0, 0.7), logit=(-3.5, 0.3))
     gaussians = activated(random_scene(8, faint))
     watcher = SlabWatcher(kernels.slab)
-    target = drawn(kernels._replace(slab=watcher), gaussians, view)
+    target = drawn(replace(kernels, slab=watcher), gaussians, view)
     assert len(watcher.slabs) == len(bounds) - 1
     for slab in watcher.slabs:
         assert np.array_equal(slab.open_tiles, watcher.slabs[0].open_tiles)
@@ -255,7 +255,7 @@ def test_tiles_where_nothing_more_shows_are_left_out(kernels: PackedKernels) -> 
     gaussians = scene(means, rgb, 0.25, opacities)
     view = camera(170, 112, focal=80.0)
     watcher = SlabWatcher(kernels.slab)
-    target = drawn(kernels._replace(slab=watcher), gaussians, view)
+    target = drawn(replace(kernels, slab=watcher), gaussians, view)
     near, far = watcher.slabs
     assert far.pair_count > 100
     for bin_index, open_tiles in enumerate(near.open_tiles):
@@ -394,7 +394,7 @@ def test_frame_with_too_little_room_says_what_it_needs(kernels: PackedKernels) -
     assert complete.needed < SLOTS
     for slots in (1, 8, 150, complete.needed - 1):
         watcher = RoomWatcher(kernels.slab)
-        short = drawn(kernels._replace(slab=watcher), gaussians, WIDE, slots=slots)
+        short = drawn(replace(kernels, slab=watcher), gaussians, WIDE, slots=slots)
         assert short.needed > slots
         assert watcher.is_untouched_after(slots)
         assert short.rgba.isfinite().all()
@@ -418,7 +418,7 @@ def test_frame_without_room_for_masks_says_so(kernels: PackedKernels) -> None:
     needles = scene(means, scales=(1.5, 0.06, 0.06), quats=quats)
     view = camera(200, 140, focal=150.0)
     watcher = SlabWatcher(kernels.slab)
-    complete = drawn(kernels._replace(slab=watcher), needles, view)
+    complete = drawn(replace(kernels, slab=watcher), needles, view)
     most_pairs = max(slab.pair_count for slab in watcher.slabs)
     masks = complete.needed
     assert most_pairs + 8 * 12 < masks
@@ -434,5 +434,5 @@ def test_number_of_masks_does_not_begin_again_at_zero(kernels: PackedKernels) ->
     assert drawn(kernels, gaussians, view).needed > 0
     for masks in (2**31, 2**32 - 5):
         crowd = Crowd(kernels.slab, masks)
-        target = drawn(kernels._replace(slab=crowd), gaussians, view)
+        target = drawn(replace(kernels, slab=crowd), gaussians, view)
         assert target.needed >= masks

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -272,7 +272,8 @@ class _Lists(ctypes.Structure):
 # -- frames -------------------------------------------------------------------------------
 
 
-class PackedKernels(NamedTuple):
+@dataclass(frozen=True)
+class PackedKernels:
     """The kernels that packed frames are drawn with."""
 
     order: Launcher
