@@ -194,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(128) activate(
 }
 
 // `pitch`: halves of a Gaussian's coefficients.
-extern "C" __global__ void __launch_bounds__(128) activate_packed(
+extern "C" __global__ void __launch_bounds__(128, 8) activate_packed(
     int n, int terms, int pitch, const Source source, Shape *shapes, Half *colors, u32 *counters, i64 *left_out) {
     const PackedArrays out = {shapes, colors, pitch};
     activate_all(n, terms, source, out, counters, left_out);
