@@ -240,7 +240,7 @@ class ImportBridge:
     def _free_slot(self, memory: _Memory) -> _Slot:
         """Return a slot that holds none of the last two pictures."""
         in_use = (self._front, self._previous)
-        return next(s for s in memory.slots if all(s is not used for used in in_use))
+        return next(slot for slot in memory.slots if slot not in in_use)
 
     def show(self, *, finish: Callable[[], object] | None = None) -> BufferSource:
         """Return the picture of `begin` as a source; see `Canvas.show`."""

@@ -357,8 +357,10 @@ class SceneCache:
 
     def _find_twin(self, key: PictureKey) -> ViewportPicture | None:
         """Return another viewport's picture that shows the same, where it was drawn."""
-        twins = (p for p in self.pictures if p.is_borrowed and p.key == key)
-        return next(twins, None)
+        for picture in self.pictures:
+            if picture.is_borrowed and picture.key == key:
+                return picture
+        return None
 
     def render(
         self,

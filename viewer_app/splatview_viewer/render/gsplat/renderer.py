@@ -408,10 +408,11 @@ class GsplatPicture(RenderedPicture):
         stream = renderer._stream
         # Only now: getting the target may have waited for OpenGL.
         with renderer._lease:
-            renderer._activate_pending(
-                packed_only=renderer.expects_drafts
-                and renderer._packed.draws_all(camera, options)
-            )
+            if renderer._lease.pending:
+                renderer._activate_pending(
+                    packed_only=renderer.expects_drafts
+                    and renderer._packed.draws_all(camera, options)
+                )
             clock.begin(stream)
             self._rgba, self._depth = renderer._draw(camera, options, self._target)
             clock.end(stream)
