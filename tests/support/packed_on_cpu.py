@@ -79,17 +79,14 @@ def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScen
 
 def unpacked_scene(scene: PackedScene) -> GaussianScene:
     """Return the activated Gaussians that a packed scene stands for."""
-    shapes = scene.shapes
-    halves = shapes.view(torch.float16)[:, 8:].float()
-    terms = (scene.degree + 1) ** 2
-    colors = scene.colors[:, : 3 * terms].float().view(-1, terms, 3)
+    active = packed.unpacked(scene)
     return GaussianScene(
-        means=shapes[:, :3],
-        quats=torch.nn.functional.normalize(halves[:, :4]),
-        scales=halves[:, 4:7] * shapes[:, 3:4],
-        opacities=halves[:, 7],
-        sh0=colors[:, 0],
-        shN=colors[:, 1:],
+        means=active.means,
+        quats=torch.nn.functional.normalize(active.quats),
+        scales=active.scales,
+        opacities=active.opacities,
+        sh0=active.colors[:, 0],
+        shN=active.colors[:, 1:],
         activated=True,
         sh_degree=scene.degree,
     )

@@ -252,7 +252,10 @@ def test_tiles_where_nothing_more_shows_are_left_out(kernels: PackedKernels) -> 
     means = np.concatenate([wall, hidden])
     opacities = np.repeat([0.9999, 0.5], [len(wall), len(hidden)])
     rgb = chance.uniform(0, 1, (len(means), 3))
-    gaussians = scene(means, rgb, 0.25, opacities)
+    scales = np.full((len(means), 1), 0.25)
+    # These touch three bins in a row, and are listed in another way.
+    scales[len(wall) :: 10] = 1.0
+    gaussians = scene(means, rgb, scales, opacities)
     view = camera(170, 112, focal=80.0)
     watcher = SlabWatcher(kernels.slab)
     target = drawn(replace(kernels, slab=watcher), gaussians, view)
@@ -334,6 +337,22 @@ def test_picture_agrees_with_the_reference(
     assert not packed.obstacle(view, options)
     target = drawn(kernels, gaussians, view, options)
     assert_agrees(kernels, target, gaussians, view, options)
+
+
+@pytest.mark.parametrize(
+    ("view", "options", "reason"),
+    [
+        (camera(model="fisheye"), CLASSIC, "fisheye"),
+        (camera(model="ortho", near=-1.0), CLASSIC, "near plane"),
+        (camera(), RenderOptions(paint="rings"), "rings"),
+        (camera(3841, 2160), CLASSIC, "larger than 3840x2160"),
+    ],
+)
+def test_other_pictures_are_not_drawn_from_packed_gaussians(
+    view: Camera, options: RenderOptions, reason: str
+) -> None:
+    assert reason in packed.obstacle(view, options)
+    assert not packed.obstacle(camera(3840, 2160), CLASSIC)
 
 
 @pytest.mark.parametrize("bounds", [packed.SLABS, packed.SLABS_OF_MANY])
