@@ -43,20 +43,20 @@ class Mode:
 
 MODES = (
     Mode("none, published at every step", "1.00", viewer=False),
-    Mode("scene refreshed 10 times/s, camera still", "0.98", publish_hz=10),
-    Mode("published at every step, camera still", "0.98"),
+    Mode("scene refreshed 10 times/s, camera still", "0.995", publish_hz=10),
+    Mode("published at every step, camera still", "0.99"),
     Mode(
         "camera moving all the time, default budget",
-        "0.90 at 50 images/s or more",
+        "0.95 at 50 images/s or more",
         hands="drag",
     ),
     Mode(
         "camera moving, --gpu-budget 1 --max-fps 60, full resolution",
-        "0.87 at 60 images/s",
+        "0.94 at 60 images/s",
         ("--gpu-budget", "1", "--max-fps", "60"),
         "drag",
     ),
-    Mode("1 s of dragging, 1 s of rest", "0.94", hands="burst"),
+    Mode("1 s of dragging, 1 s of rest", "0.97", hands="burst"),
 )
 
 
