@@ -74,10 +74,10 @@ def test_figure_over_its_target_is_named_as_missed() -> None:
 def test_peer_of_the_same_run_gives_the_ratio() -> None:
     viewer_row = {"what": "published at every step, camera still"}
     viewer_row |= {
-        "training speed": "0.980 (170 steps/s)",
+        "training speed": "0.990 (170 steps/s)",
         "images/s": "10.0 (0.0 moved)",
     }
-    peer_row = {"what": "nerfview: still", "training speed": "0.490", "images/s": "7.8"}
+    peer_row = {"what": "nerfview: still", "training speed": "0.495", "images/s": "7.8"}
     titles = (
         "none, published at every step",
         "scene refreshed 10 times/s",
@@ -89,11 +89,11 @@ def test_peer_of_the_same_run_gives_the_ratio() -> None:
     with_peer = page_text(
         [record("gpu_training", H200, [viewer_row, *remaining_rows, peer_row])]
     )
-    assert "| 0.980, 10.0 pictures/s | 0.490, 7.8 pictures/s, nerfview |" in with_peer
-    assert "| at least 0.98 | 2.00 | H200, run 1 |" in with_peer
+    assert "| 0.990, 10.0 pictures/s | 0.495, 7.8 pictures/s, nerfview |" in with_peer
+    assert "| at least 0.99 | 2.00 | H200, run 1 |" in with_peer
     without = page_text([record("gpu_training", H200, [viewer_row, *remaining_rows])])
     assert (
-        "| 0.980, 10.0 pictures/s | - | at least 0.98 | 1.00 | H200, run 1 |" in without
+        "| 0.990, 10.0 pictures/s | - | at least 0.99 | 1.00 | H200, run 1 |" in without
     )
 
 
