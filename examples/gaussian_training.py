@@ -1,8 +1,8 @@
 """Train Gaussians to look like one picture, and show them: the smallest trainer.
 
-Run `splatview serve` in another terminal, before or after this. On CUDA gsplat draws,
-on the CPU splatview's demo does. `splatview demo` is the same with many views, and with
-Gaussians that are added and removed.
+Run `splatview serve` in another terminal, before this script starts or while it runs.
+On CUDA gsplat draws, on the CPU splatview's demo does. `splatview demo` is the same
+with many views, and with Gaussians that are added and removed.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Show what a model learns with Hugging Face's Trainer: one callback.
 
-Run `splatview serve` in another terminal, before or after this. At every step the
-callback publishes what the model's method `look` returns; the viewer's pause button
-works. Needs `pip install transformers accelerate`.
+Run `splatview serve` in another terminal, before this script starts or while it runs.
+At every step the callback publishes what the model's method `look` returns; the
+viewer's pause button works. Needs `pip install transformers accelerate`.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 

@@ -1,7 +1,7 @@
 """Show an image that changes while it is computed.
 
-Run `splatview serve` in another terminal, before or after this. The image is of two
-substances that react and spread (Gray-Scott).
+Run `splatview serve` in another terminal, before this script starts or while it runs.
+The image is of two substances that react and spread (Gray-Scott).
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Show what a module learns with PyTorch Lightning: one callback.
 
-Run `splatview serve` in another terminal, before or after this. At every step the
-callback publishes what the module's method `look` returns; the viewer's pause button
-works. Needs `pip install lightning`.
+Run `splatview serve` in another terminal, before this script starts or while it runs.
+At every step the callback publishes what the module's method `look` returns; the
+viewer's pause button works. Needs `pip install lightning`.
 """
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 

@@ -1,7 +1,7 @@
 """Show the cameras and photographs of a training over its scene.
 
-Run `splatview serve` in another terminal, before or after this. Click a camera to look
-through it, at the photograph and at what is rendered.
+Run `splatview serve` in another terminal, before this script starts or while it runs.
+Click a camera to look through it, at the photograph and at what is rendered.
 
 A ball of Gaussians learns the colours of a ball in photographs, so the PSNR that the
 viewer shows of each photograph rises. The photographs are computed, ray by ray.

@@ -24,8 +24,8 @@ def draw_empty(user: User) -> None:
     imgui.push_text_wrap_pos(imgui.get_cursor_pos_x() + width)
     imgui.push_style_color(imgui.Col_.text, theme.u32(theme.DIM))
     imgui.text_unformatted(
-        "Runs appear here when a script publishes, before or after this viewer was "
-        "started."
+        "Runs appear here when a script publishes. Start the viewer before the script "
+        "starts or while it runs."
     )
     imgui.pop_style_color()
     imgui.dummy(ImVec2(0, 4 * scale))

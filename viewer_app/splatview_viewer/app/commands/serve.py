@@ -17,9 +17,9 @@ from splatview_viewer.app.commands.viewer import ViewerOptions
 class Serve(ViewerOptions):
     """Watch what training runs publish, and files.
 
-    Shows every stream of every run of yours on this machine, as it comes: start it
-    before or after the training, restart either at will. Nothing has to be configured.
-    Files can be dropped on the window as well.
+    Shows every stream of every run of yours on this machine, as it comes. Start it
+    before the script starts or while it runs, and restart either at will. Nothing has
+    to be configured. Files can be dropped on the window as well.
 
     Examples:
 
