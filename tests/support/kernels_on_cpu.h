@@ -14,7 +14,7 @@
 #define __global__
 #define __device__ static inline
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __noinline__
 #define __align__(bytes) alignas(bytes)
 
