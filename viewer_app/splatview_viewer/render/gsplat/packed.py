@@ -36,9 +36,9 @@ HALVES = 8
 """Coefficients of a Gaussian fill words of this many halves."""
 BIN = 4 * TILE
 """Pixels a side of a bin."""
-BINS = (1024, 2048)
-"""Bins that kernels are compiled for: pictures of 1920x1080, of 3840x2160. Of fewer, a
-block lists more Gaussians at a time."""
+BINS = (512, 1024, 2048)
+"""Bins that kernels are compiled for: pictures of 1920x1080, 2560x1440, 3840x2160. Of
+fewer, a block lists more Gaussians at a time."""
 SLABS = (0, 80, 256)
 SLABS_OF_MANY = (0, 24, 80, 256)
 """Where slabs of depth begin and end, in 256ths of what is in sight. After each slab the
