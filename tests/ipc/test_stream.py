@@ -4,50 +4,26 @@ memory, live streams.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from support.image_stream import image, published, shows
 from support.pair import Pair
-from support.transports import reader_of
+from support.transports import RING, offer, reader_of
 from support.wait import PATIENCE
 
-from splatview.adapters import recognise
 from splatview.adapters.series import MEMORY, SCALARS, Samples, SeriesTable
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
-from splatview_ipc.publisher.stream import GRACE_S, RETRY_AWAITED_S, Stream
+from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm import segment
-from splatview_ipc.shm.slot_writer import SlotWriter
 from splatview_ipc.subscriber import remote_stream
 from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.transports import TRANSPORTS, Transport
-
-RING = TRANSPORTS["ring"]
-
-
-def image(value: int, side: int = 8) -> torch.Tensor:
-    return torch.full((side, side), value, dtype=torch.uint8)
-
-
-def published(pair: Pair) -> Stream:
-    return pair.publisher.streams["image"]
-
-
-def shows(pair: Pair, value: int, **options: Any) -> int:
-    """Wait until a viewer is shown this value, and return the version."""
-
-    def find_version() -> int:
-        version, _, arrays = pair.newest(**options)
-        if int(arrays["image"].max()) != value:
-            return 0
-        return version
-
-    return pair.until(find_version, f"{value} is shown")
 
 
 def fit_all_transports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,16 +33,6 @@ def fit_all_transports(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     monkeypatch.setattr(RemoteRun, "unfit", unfit)
-
-
-def offer(monkeypatch: pytest.MonkeyPatch, pair: Pair, **transports: Transport) -> None:
-    """Let the stream's tensors go by these transports, the best first."""
-    names = tuple(name.replace("_", "-") for name in transports)
-    for name, transport in zip(names, transports.values(), strict=True):
-        monkeypatch.setitem(TRANSPORTS, name, transport)
-    monkeypatch.setattr(
-        "splatview_ipc.publisher.transport_choice.CPU_TRANSPORTS", names
-    )
 
 
 def _no_writer(*args: Any) -> Any:
@@ -215,129 +181,6 @@ def test_a_table_that_grows_is_shown_without_a_fault(pair: Pair) -> None:
         rings.add(scalars.offer("ring"))
     assert not pair.faults
     assert len(rings) == 4, "a ring holds more than what it was made for"
-
-
-class SharingWriter:
-    """Keeps the tensors that it was to share."""
-
-    note = ""
-    ref = object()
-
-    def __init__(self) -> None:
-        self.shared: list[dict[str, torch.Tensor]] = []
-
-    def write(self, kind: str, tensors: dict[str, torch.Tensor], *args: Any) -> bool:
-        self.shared.append(tensors)
-        return True
-
-    def turn(self, now: float) -> None:
-        return None
-
-
-def test_tensors_in_place_are_described_again_only_where_something_moved(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer: Any = SharingWriter()
-    in_place = Transport(lambda tensors, growing: writer, RING.reader, "")
-    offer(monkeypatch, pair, in_place=in_place)
-    scene = {
-        "means": torch.zeros(4, 3),
-        "quats": torch.zeros(4, 4),
-        "scales": torch.zeros(4, 3),
-        "opacities": torch.zeros(4),
-        "colors": torch.zeros(4, 3),
-    }
-    layout = recognise(scene)
-    stream = pair.publisher.stream("scene", "gaussians")
-    stream.describe(layout)
-    stream.open("in-place")
-
-    def share() -> dict[str, torch.Tensor]:
-        pair.now += 1
-        published = layout.match(scene, {})
-        assert published is not None
-        stream.publish(published)
-        return writer.shared[-1]
-
-    published = layout.match(scene, {})
-    assert published is not None
-    stream.publish(published)
-    stream.turn(pair.now)
-    first = share()
-    assert share() is first
-    scene["quats"].data = torch.ones(4, 4)
-    moved = share()
-    assert moved is not first
-    assert moved["quats"].data_ptr() == scene["quats"].data_ptr()
-    assert share() is moved
-    scene["quats"] = scene["quats"].detach()
-    other = share()
-    assert other is not moved
-    scene["means"].data = scene["means"].data[:3]
-    assert layout.match(scene, {}) is None
-
-
-class OneGpu:
-    """The GPU of a trainer whose tensors are said to be there."""
-
-    index = 0
-    uuid = "GPU-0"
-    error = None
-    trainer_stream = 0
-
-    def __init__(self, device: str) -> None:
-        assert device == "cuda:0"
-
-    def current_stream(self, index: int) -> int:
-        return 0
-
-
-def small_scene(value: float = 0.0) -> dict[str, torch.Tensor]:
-    """Make a scene in new memory."""
-    widths = {
-        "means": (3,),
-        "quats": (4,),
-        "scales": (3,),
-        "opacities": (),
-        "sh0": (3,),
-    }
-    return {name: torch.full((4, *shape), value) for name, shape in widths.items()}
-
-
-@pytest.mark.parametrize(
-    ("steps_of_each", "transport"),
-    [(6, "in-place"), (2, "in-place"), (1, "device-ring")],
-)
-def test_gaussians_are_copied_only_if_every_publish_moves_them(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, steps_of_each: int, transport: str
-) -> None:
-    """However many of the publishes are shared: most come too fast for that."""
-    writer: Any = SharingWriter()
-    in_place = Transport(lambda tensors, growing: writer, RING.reader, "")
-    monkeypatch.setitem(TRANSPORTS, "in-place", in_place)
-    monkeypatch.setattr("splatview_ipc.publisher.transport_choice.TrainerGpu", OneGpu)
-    monkeypatch.setattr(
-        "splatview_ipc.cuda.driver.stream_after",
-        lambda *args: contextlib.nullcontext(True),
-    )
-    layout = recognise(small_scene())
-    layout.device = "cuda:0"
-    stream = pair.publisher.stream("scene", "gaussians")
-    stream.describe(layout)
-    stream.open("in-place")
-    scenes = [small_scene() for _ in range(20)]
-    for scene in scenes:
-        for _ in range(steps_of_each):
-            published = layout.match(scene, {})
-            assert published is not None
-            stream.publish(published)
-            stream.turn(pair.now)
-            pair.now += 0.002
-    pair.now += 1
-    stream.turn(pair.now)
-    assert writer.shared
-    assert stream.info is not None
-    assert stream.info.transports[0] == transport
 
 
 # ---- threads that come between
@@ -567,130 +410,6 @@ def test_the_first_viewer_of_a_busy_run_waits_for_its_next_publish(pair: Pair) -
     assert (stream.is_behind(), pair.counted("copies")) == (True, 0)
     pair.publish(image(2))
     assert (stream.is_behind(), pair.counted("copies")) == (False, 1)
-
-
-# ---- readers that wait for a version
-
-
-def publish_awaited(pair: Pair, value: int) -> int:
-    """Publish an image for a reader that waits; return its version."""
-    return published(pair).publish_awaited(((image(value),), {"layout": "HW"}))
-
-
-def read_version(pair: Pair, version: int) -> int:
-    """Return the value of a version or a later one, read without any turn; 0: none."""
-    frame = pair.stream().read(version - 1)
-    if frame is None:
-        return 0
-    with frame:
-        return int(frame.tensors["image"].to_float32().max())
-
-
-def test_a_version_that_is_awaited_is_written_whatever_the_rate(pair: Pair) -> None:
-    pair.publish(image(1))
-    shows(pair, 1)
-    # All of these come at one moment of the pair's clock, and no helper takes a turn.
-    for value in range(2, 102):
-        version = publish_awaited(pair, value)
-        assert read_version(pair, version) == value
-    pair.publish(image(200))
-    assert published(pair).is_behind(), "without a reader that waits the rate holds"
-    version = publish_awaited(pair, 201)
-    assert read_version(pair, version) == 201
-
-
-def no_slot(writer: SlotWriter) -> int:
-    return -1
-
-
-def test_an_awaited_version_wakes_the_helper_that_meant_to_sleep(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair.publish(image(1))
-    shows(pair, 1)
-    helper = pair.publisher.helper
-    with monkeypatch.context() as patch:
-        patch.setattr(SlotWriter, "free_slot", no_slot)
-        pair.publish(image(2))
-        # The helper knows of it, and sleeps until the grace ends.
-        assert pair.turn_helper() == pytest.approx(pair.now + GRACE_S)
-        version = publish_awaited(pair, 3)
-    woken_by = wait_readable(helper.fds(), 0)
-    assert woken_by
-    # Not a moment later.
-    helper.turn(pair.now, woken_by)
-    assert read_version(pair, version) == 3
-
-
-def test_what_a_publish_left_is_written_now_if_a_reader_waits_for_it(
-    pair: Pair,
-) -> None:
-    pair.publish(image(1))
-    shows(pair, 1)
-    for value in range(2, 102):
-        pair.publish(image(value))
-    pair.turn_helper()
-    assert published(pair).is_behind()
-    version = published(pair).hasten()
-    pair.turn_helper()
-    assert read_version(pair, version) == 101
-
-
-def test_a_new_stream_is_announced_at_once_to_a_reader_that_waits(pair: Pair) -> None:
-    pair.publish(image(1), "first")
-    pair.stream("first")
-
-    def names() -> set[str]:
-        pair.viewer.poll(pair.now)
-        return {stream.name for stream in pair.viewer.streams}
-
-    pair.publish(image(2), "second")
-    pair.turn_helper()
-    assert "second" in names()
-    for name in ("third", "fourth"):
-        pair.publish(image(2), name)
-        pair.turn_helper()
-        assert name not in names(), "manifests are rare"
-        pair.publisher.hasten(pair.publisher.streams[name])
-        # Not a moment later, and by a wake alone.
-        woken_by = wait_readable(pair.publisher.helper.fds(), 0)
-        assert woken_by
-        pair.publisher.helper.turn(pair.now, woken_by)
-        assert name in names()
-
-
-def test_the_first_reader_that_waits_is_served_at_once(pair: Pair) -> None:
-    """Its caller keeps the tensors as they are meanwhile."""
-    pair.publish(image(1))
-    publish_awaited(pair, 2)
-    stream = published(pair)
-    stream.open("ring")
-    stream.turn(pair.now)
-    assert (stream.is_behind(), pair.counted("copies")) == (False, 1)
-
-
-def test_an_awaited_version_without_a_slot_is_tried_again_ever_more_rarely(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair.publish(image(1))
-    shows(pair, 1)
-    stream = published(pair)
-    monkeypatch.setattr(SlotWriter, "free_slot", no_slot)
-    publish_awaited(pair, 2)
-    published_at = pair.now
-    waits = []
-    for _ in range(9):
-        due = stream.turn(pair.now)
-        assert due is not None
-        waits.append(due - pair.now)
-        pair.now = due
-    assert waits[0] == pytest.approx(RETRY_AWAITED_S)
-    assert waits[1:5] == pytest.approx([RETRY_AWAITED_S * 2**k for k in range(4)])
-    assert waits[-1] == pytest.approx(GRACE_S)
-    assert pair.now < published_at + 4 * GRACE_S
-    monkeypatch.undo()
-    stream.turn(pair.now)
-    assert not stream.is_behind()
 
 
 # ---- transports that fail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from splatview_ipc.control import descriptors
@@ -11,8 +12,9 @@ from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.control.messages import descriptor_counts
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import retiring
-from splatview_ipc.transports import TRANSPORTS, Reader, Writer
+from splatview_ipc.transports import TRANSPORTS, Reader, Transport, Writer
 from splatview_ipc.transports.memory import MemoryTransport
+from support.pair import Pair
 from support.wait import turns, wait_until
 
 META = {"color": "sh", "activated": False, "step": 3}
@@ -27,6 +29,8 @@ SHAPES = {
 NAMES = "memory", *(name for name in TRANSPORTS if name != "torch-ipc")
 """Without torch's handles, which no process can open itself:
 tests/cuda/test_torch_ipc.py has two."""
+
+RING = TRANSPORTS["ring"]
 
 
 class Handed(dict[str, list[int]]):
@@ -51,6 +55,16 @@ class Handed(dict[str, list[int]]):
 def reader_of(name: str, ref: Any) -> Reader:
     with Handed(ref) as fds:
         return TRANSPORTS[name].reader(ref, fds)
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, pair: Pair, **transports: Transport) -> None:
+    """Let the stream's tensors go by these transports, the best first."""
+    names = tuple(name.replace("_", "-") for name in transports)
+    for name, transport in zip(names, transports.values(), strict=True):
+        monkeypatch.setitem(TRANSPORTS, name, transport)
+    monkeypatch.setattr(
+        "splatview_ipc.publisher.transport_choice.CPU_TRANSPORTS", names
+    )
 
 
 class TransportPair:
