@@ -58,10 +58,15 @@ def packed_kernels() -> PackedKernels:
     )
 
 
+def empty_packed(n: int, degree: int) -> PackedScene:
+    """Return memory for a packed scene, uninitialised."""
+    shapes = torch.empty(n, packed.SHAPE_FLOATS)
+    colors = torch.empty(n, packed.halves_of(degree), dtype=torch.float16)
+    return PackedScene(shapes, colors, degree)
+
+
 def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScene:
     """Pack an activated scene, without a selection."""
-    n = len(gaussians)
-    degree = gaussians.sh_degree
     colors = torch.cat([gaussians.sh0[:, None], gaussians.shN], 1)
     active = Active(
         means=gaussians.means.contiguous(),
@@ -70,9 +75,7 @@ def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScen
         opacities=gaussians.opacities.contiguous(),
         colors=colors.contiguous(),
     )
-    shapes = torch.empty(n, packed.SHAPE_FLOATS)
-    halves = torch.empty(n, packed.halves_of(degree), dtype=torch.float16)
-    target = PackedScene(shapes, halves, degree)
+    target = empty_packed(len(gaussians), gaussians.sh_degree)
     packed.pack(active, target, kernels.order)
     return target
 

@@ -50,7 +50,7 @@ NOWHERE = np.zeros(3)
 
 @pytest.fixture(scope="module")
 def kernels() -> OnCpu:
-    return OnCpu("activate.cu", ["activate"])
+    return OnCpu("activate.cu", ["activate", "activate_packed"])
 
 
 def raw(

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from support.frame_target import FrameTarget
+from support.on_cpu import OnCpu
 from support.packed_on_cpu import (
     SLOTS,
     Crowd,
@@ -28,6 +29,7 @@ from support.packed_on_cpu import (
     RoomWatcher,
     SlabWatcher,
     drawn,
+    empty_packed,
     order_of,
     packed_kernels,
     packed_scene,
@@ -54,8 +56,9 @@ from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import packed
 from splatview_viewer.render.gsplat.drawing import TILE
 from splatview_viewer.render.gsplat.packed import PackedKernels
+from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import Selection
-from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 VIEW = looking_at_origin(100, 70)
 """Two by two bins."""
@@ -119,6 +122,38 @@ def test_packed_numbers_are_the_nearest_halves(
     expected = colors.clip(-65504, 65504).astype(np.float16)
     assert np.array_equal(result.colors[:, :terms].numpy(), expected)
     assert not result.colors[:, terms:].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_version_that_is_packed_where_it_lies_has_the_same_bits(
+    kernels: PackedKernels, dtype: torch.dtype
+) -> None:
+    n = 300
+    raw = random_scene(1, Chance(n=n))
+    raw = replace(raw, **{name: getattr(raw, name).to(dtype) for name in FIELDS})
+    raw.means[3] = torch.nan
+    raw.shN[70, 5, 1] = torch.inf
+    raw.quats[150] = 0
+    raw.scales[290] = 20
+    shapes = ((3,), (4,), (3,), (), (9, 3))
+    active = Active(*(torch.empty(n, *shape) for shape in shapes))
+    activation = OnCpu("activate.cu", ("activate", "activate_packed"))
+    at_once = empty_packed(n, degree=2)
+    left_out = []
+    for target in (active, at_once):
+        counts = torch.empty(3, dtype=torch.int64)
+        counters = torch.zeros(4, dtype=torch.int32)
+        activate(raw, target, np.zeros(3), counts, counters, activation)
+        left_out.append(counts.tolist())
+    assert left_out == [[2, 1, 1], [2, 1, 1]]
+    in_steps = empty_packed(n, degree=2)
+    packed.pack(active, in_steps, kernels.order)
+    is_valid = active.opacities > 0
+    assert is_valid.sum() == n - 4
+    for name in ("means", "quats", "scales", "opacities", "colors"):
+        one = getattr(packed.unpacked(at_once), name)[is_valid]
+        other = getattr(packed.unpacked(in_steps), name)[is_valid]
+        assert torch.equal(one, other), name
 
 
 # -- order ---------------------------------------------------------------------------
