@@ -26,9 +26,8 @@ def tilt(rotation: np.ndarray, up: np.ndarray) -> float:
     0 where it looks along `up`.
     """
     right, _, ahead = rotation.tolist()
-    upward = up.tolist()
-    level = _cross(ahead, upward)
-    if math.hypot(*level) < 1e-6 * math.hypot(*upward):
+    level = _level_axis(ahead, up.tolist())
+    if level is None:
         return 0.0
     down = _cross(ahead, level)
     return math.atan2(_dot(right, down), _dot(right, level))
@@ -53,19 +52,18 @@ def turned(
         yaw: angle by which the near side of what is ahead goes to the right.
         pitch: angle by which the camera goes up.
     """
-    length = math.hypot(*up.tolist())
-    axis = [x / length for x in up.tolist()]
+    upward = _unit(up.tolist())
+    right, _, ahead = rotation.tolist()
+    right = _spun(right, upward, -yaw)
+    ahead = _spun(ahead, upward, -yaw)
     # Elevation of the camera above the point ahead.
-    sine = -_dot(rotation[2].tolist(), axis)
+    sine = -_dot(ahead, upward)
     elevation = math.asin(min(max(sine, -1.0), 1.0))
     lowest = min(-_POLE, elevation)
     highest = max(_POLE, elevation)
     pitch = min(max(elevation + pitch, lowest), highest) - elevation
-    # What is level in the picture of a camera that is rolled.
-    roll = tilt(rotation, up)
-    level = (math.cos(roll), -math.sin(roll), 0.0)
-    turn = axis_rotation(level, pitch) @ rotation @ axis_rotation(axis, yaw)
-    return _orthonormal(turn)
+    level = _level_axis(ahead, upward) or right
+    return _facing(_spun(ahead, level, -pitch), _spun(right, level, -pitch))
 
 
 def upright(rotation: np.ndarray, up: np.ndarray, forward: np.ndarray) -> np.ndarray:
@@ -78,10 +76,8 @@ def upright(rotation: np.ndarray, up: np.ndarray, forward: np.ndarray) -> np.nda
     up = up / np.linalg.norm(up)
     if abs(forward @ up) > 0.999:
         up = _upright_along(rotation, up, forward)
-    right = np.array(_cross(forward.tolist(), up.tolist()))
-    right /= np.linalg.norm(right)
-    down = _cross(forward.tolist(), right.tolist())
-    return np.stack([right, down, forward])
+    ahead = forward.tolist()
+    return _facing(ahead, _cross(ahead, up.tolist()))
 
 
 def _upright_along(
@@ -112,6 +108,49 @@ def axis_rotation(axis: Sequence[float], angle: float) -> np.ndarray:
     y_row = [xy + s * z, c + t * y * y, yz - s * x]
     z_row = [xz - s * y, yz + s * x, c + t * z * z]
     return np.array([x_row, y_row, z_row])
+
+
+def _facing(ahead: Sequence[float], right: tuple[float, float, float]) -> np.ndarray:
+    """Return the camera that looks straight ahead, with `right` to its right."""
+    ahead = _unit(ahead)
+    down = _unit(_cross(ahead, right))
+    # The rows are at right angles after thousands of small turns as well.
+    return np.array([_cross(down, ahead), down, ahead])
+
+
+def _level_axis(
+    ahead: Sequence[float], upward: Sequence[float]
+) -> tuple[float, float, float] | None:
+    """Return the unit vector to the right of a camera that is upright.
+
+    None where it looks along `upward`.
+    """
+    level = _cross(ahead, upward)
+    if math.hypot(*level) < 1e-6 * math.hypot(*upward):
+        return None
+    return _unit(level)
+
+
+def _spun(
+    vector: Sequence[float], axis: Sequence[float], angle: float
+) -> tuple[float, float, float]:
+    """Return a vector turned around a unit axis, right-handed (Rodrigues)."""
+    cosine = math.cos(angle)
+    sine = math.sin(angle)
+    along = (1 - cosine) * _dot(axis, vector)
+    x, y, z = _cross(axis, vector)
+    return (
+        cosine * vector[0] + sine * x + along * axis[0],
+        cosine * vector[1] + sine * y + along * axis[1],
+        cosine * vector[2] + sine * z + along * axis[2],
+    )
+
+
+def _unit(vector: Sequence[float]) -> tuple[float, float, float]:
+    """Return a vector of three at length 1."""
+    x, y, z = vector
+    length = math.hypot(x, y, z)
+    return x / length, y / length, z / length
 
 
 def _dot(a: Sequence[float], b: Sequence[float]) -> float:
