@@ -178,7 +178,10 @@ class _Alone:
         )
 
     def picture(self, k: int) -> torch.Tensor:
-        return self.draw(k, converts=True).over_background((0.0, 0.0, 0.0))
+        drawn = self.draw(k, converts=True)
+        while drawn.lacks_gaussians():
+            drawn = self.draw(k, converts=False)
+        return drawn.over_background((0.0, 0.0, 0.0))
 
     def close(self) -> None:
         self._renderer.close()

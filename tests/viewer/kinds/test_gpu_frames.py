@@ -128,12 +128,19 @@ class Canvased(RenderedPicture):
     def __init__(self, source: PixelSource, pixels: Pixels) -> None:
         self._source = source
         self._pixels = pixels
+        self.lacks_some = False
 
     def source(self) -> PixelSource:
         return self._source
 
     def pixels(self) -> Pixels:
         return self._pixels
+
+    def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
+        return torch.from_numpy((255 * self._pixels.color).astype(np.uint8))
+
+    def lacks_gaussians(self) -> bool:
+        return self.lacks_some
 
 
 class FailingSource(PixelSource):
@@ -164,6 +171,8 @@ class Reader(GlRenderer):
         self.drawings = 0
         self.fails_next = False
         """The next picture turns out to have failed when it is awaited."""
+        self.lacks_next = False
+        """The next picture turns out to lack Gaussians."""
         self._canvas = HostBridge(ctx)
 
     @property
@@ -190,7 +199,10 @@ class Reader(GlRenderer):
         if self.fails_next:
             self.fails_next = False
             return Canvased(FailingSource(source), pixels)
-        return Canvased(source, pixels)
+        picture = Canvased(source, pixels)
+        picture.lacks_some = self.lacks_next
+        self.lacks_next = False
+        return picture
 
     def close(self) -> None:
         self._canvas.close()
@@ -315,6 +327,27 @@ def scene(seed: int = 0) -> Shared:
 @pytest.fixture
 def reader(screen: OffscreenScreen) -> Reader:
     return Reader(screen.ctx)
+
+
+@pytest.mark.parametrize("is_overwritten", [False, True])
+def test_tensor_is_queued_and_finished_later(
+    screen: OffscreenScreen, reader: Reader, is_overwritten: bool
+) -> None:
+    shown = scene_view(screen, reader)
+    view = shown.view
+    frame = scene()
+    frame.show(shown)
+    reader.lacks_next = True
+    assert view.tensor(W, H) is not None
+    frame.is_intact = not is_overwritten
+    assert not view.finish_tensor()
+    assert not frame.released, "it is drawn again"
+    tensor = view.tensor(W, H)
+    assert view.finish_tensor()
+    assert tensor.shape == (H, W, 3)
+    assert frame.released
+    assert shown.wants.stale == is_overwritten
+    shown.close()
 
 
 @pytest.fixture

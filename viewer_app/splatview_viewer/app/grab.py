@@ -14,7 +14,7 @@ import select
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import moderngl
 import numpy as np
@@ -78,15 +78,6 @@ class _PictureLayout:
         return {"image": tensors[0]}
 
 
-class _GrabbedPicture(NamedTuple):
-    """A picture that was drawn."""
-
-    tensor: torch.Tensor
-    """(H, W, 3 or 4) uint8."""
-    flipped: bool
-    """True if the lowest row comes first, as OpenGL has them."""
-
-
 class Grabber:
     """Follows all runs, draws requested pictures and publishes them in a hidden run."""
 
@@ -133,45 +124,66 @@ class Grabber:
             size = still.prepare(value, options)
             if size is None:
                 return None
-            tensor, flipped = self._draw(still, size, overlays, request.gpu)
-            if not request.gpu and tensor.is_cuda:
-                tensor = tensor.cpu()
+            result = self._draw_with_cuda(still, size, request.gpu)
+            if result is None:
+                result = self._draw_with_opengl(still, size, overlays, request.gpu)
             if not still.is_intact():
                 return None
-            return self._publish(tensor, flipped)
+            return result
 
         return self._stills.draw(request, draw)
 
-    def _draw(
+    def _draw_with_cuda(
+        self, still: Still, size: tuple[int, int], on_gpu: bool
+    ) -> RenderResult | None:
+        """Draw and publish a picture; None where CUDA does not draw.
+
+        It is published while the GPU draws. A version that lacks Gaussians is followed
+        by another one, and no answer names it.
+
+        Args:
+            on_gpu: publish it in GPU memory.
+        """
+        tensor = still.tensor(size)
+        while tensor is not None:
+            result = self._publish(tensor if on_gpu else tensor.cpu(), flipped=False)
+            if still.finish_tensor():
+                return result
+            tensor = still.tensor(size)
+        return None
+
+    def _draw_with_opengl(
         self,
         still: Still,
         size: tuple[int, int],
         overlays: Sequence[StreamFrame],
         on_gpu: bool,
-    ) -> _GrabbedPicture:
-        """Draw a picture: with CUDA where it draws, otherwise with OpenGL.
+    ) -> RenderResult:
+        """Draw and publish a picture.
 
         Args:
             on_gpu: it is best in GPU memory.
         """
-        tensor = still.tensor(size)
-        if tensor is not None:
-            return _GrabbedPicture(tensor, flipped=False)
         screen = self._screen
         still.draw(size, overlays, shared=on_gpu and self._can_share())
         tensor = screen.tensor()
         if tensor is not None:
             # Whether a frame stayed whole that OpenGL reads in place is asked next.
             screen.ctx.finish()
-            return _GrabbedPicture(tensor, flipped=True)
+            return self._publish(tensor, flipped=True)
         width, height = screen.size
         if self._pixels.shape != (height, width, 3):
             self._pixels = np.empty((height, width, 3), np.uint8)
         screen.framebuffer.read_into(self._pixels, components=3, alignment=1)
-        return _GrabbedPicture(torch.from_numpy(self._pixels), flipped=True)
+        return self._publish(torch.from_numpy(self._pixels), flipped=True)
 
     def _publish(self, tensor: torch.Tensor, flipped: bool) -> RenderResult:
-        """Publish a picture in the stream for GPU memory or that for host memory."""
+        """Publish a picture in the stream for GPU memory or that for host memory.
+
+        Args:
+            tensor: (H, W, 3 or 4) uint8.
+            flipped: the lowest row comes first, as OpenGL has them.
+        """
         name = HOST
         if tensor.is_cuda:
             name = GPU

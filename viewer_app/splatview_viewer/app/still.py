@@ -326,14 +326,19 @@ class Still:
         return "; ".join(filter(None, reasons))
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
-        """Return the picture as a tensor, (H, W, 3) uint8, top row first.
+        """Queue the picture as a tensor, (H, W, 3) uint8, top row first.
 
-        It is for what torch's current stream does next. None where CUDA does not draw:
-        then it is for `draw`.
+        It is for what torch's current stream does next; call `finish_tensor` then. None
+        where CUDA does not draw: then it is for `draw`.
         """
         if self.scene is None:
             return None
         return self.scene.tensor(*size)
+
+    def finish_tensor(self) -> bool:
+        """Wait for the picture of `tensor`; return False if it has to be queued again."""
+        assert self.scene is not None
+        return self.scene.finish_tensor()
 
     def see_through(self, size: tuple[int, int]) -> np.ndarray:
         """Return the picture over no background.
@@ -357,7 +362,7 @@ class Still:
         if self.view is None or self._is_plot:
             return True
         if self.scene is None:
-            # A scene has looked when its picture was done.
+            # A scene has looked when its picture was finished.
             self.view.tick(time.monotonic())
         return not self.view.wants.stale
 

@@ -330,12 +330,19 @@ class RenderedPicture:
     def over_background(
         self, background: tuple[float, float, float]
     ) -> torch.Tensor | None:
-        """Return the picture over RGB in [0, 1]; None if CUDA did not draw.
+        """Queue the picture over RGB in [0, 1]; None if CUDA did not draw.
 
         The result is uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
-        stream does next.
+        stream does next. Nothing is waited for: ask `lacks_gaussians` afterwards.
         """
         return None
+
+    def lacks_gaussians(self) -> bool:
+        """Wait for the picture; return whether it has to be rendered again.
+
+        Gaussians are missing then, for which there is room the next time.
+        """
+        return False
 
     def queue_source(self) -> bool:
         """Queue after the drawing all that `queued_source` returns, without waiting.

@@ -118,6 +118,8 @@ class SceneCache:
         """The scene (`loads`) of `sample`."""
         self._was_torn = False
         """The last scene turned out to be overwritten."""
+        self._queued_picture: RenderedPicture | None = None
+        """The picture of `tensor`, until `finish_tensor`."""
         self._last_task: GpuTask = ()
         self._previous_task: GpuTask = ()
 
@@ -434,16 +436,32 @@ class SceneCache:
         options: RenderOptions,
         background: Color,
     ) -> torch.Tensor | None:
-        """Return what `Composer.lay` draws of colours as uint8 (H, W, 3) on the GPU.
+        """Queue what `Composer.lay` draws of colours, as uint8 (H, W, 3) on the GPU.
 
-        Returns None where CUDA did not draw. `picture` shows nothing afterwards.
+        Nothing is waited for: call `finish_tensor` afterwards. Returns None where CUDA
+        did not draw. `picture` shows nothing afterwards.
         """
         picture.become()
         rendered = self.render(picture, camera, options)
-        self.report_gpu_times()
         pixels = rendered.over_background(background)
-        self.finish_reading()
+        self.report_gpu_times()
+        if pixels is None:
+            self.finish_reading()
+            return None
+        self._queued_picture = rendered
         return pixels
+
+    def finish_tensor(self) -> bool:
+        """Wait for the picture of `tensor`; return False if it has to be queued again.
+
+        Afterwards the scene is stale if it was overwritten meanwhile.
+        """
+        picture = self._queued_picture
+        if picture is not None and picture.lacks_gaussians():
+            return False
+        self._queued_picture = None
+        self.finish_reading()
+        return True
 
     # -- the loop ------------------------------------------------------------------
 

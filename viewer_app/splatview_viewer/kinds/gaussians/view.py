@@ -295,20 +295,26 @@ class GaussianView(View[SceneCache, GaussianState]):
             self.data.work.flush()
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
-        """Return a picture in colours, in full resolution, without OpenGL.
+        """Queue a picture in colours, in full resolution, without OpenGL.
 
         It is what `draw` would draw into a framebuffer of this size: uint8 (height,
         width, 3) on the GPU that draws, top row first, for what torch's current stream
         does next. None where CUDA does not draw.
 
-        Afterwards the view is stale if the scene was overwritten meanwhile: that is no
-        picture then.
+        It counts once `finish_tensor` has returned True and the view is not stale.
         """
         data = self.data
         if data.summary is None or not data.renderer.reads_gpu:
             return None
         camera = self.rig.camera_of_scene(Rect(0, 0, width, height))
         return data.tensor(self.picture, camera, self.options, self.background)
+
+    def finish_tensor(self) -> bool:
+        """Wait for the picture of `tensor`; return False if it has to be queued again.
+
+        Afterwards the view is stale if the scene was overwritten meanwhile.
+        """
+        return self.data.finish_tensor()
 
     def pick_later(
         self, camera: Camera, x: float, y: float

@@ -507,7 +507,7 @@ class GsplatPicture(RenderedPicture):
             return self._source
 
     def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
-        """Return the picture over RGB in [0, 1], as `RenderedPicture.over_background`.
+        """Queue the picture over RGB in [0, 1], as `RenderedPicture.over_background`.
 
         Of what was drawn for OpenGL, without asking it for anything.
         """
@@ -515,14 +515,16 @@ class GsplatPicture(RenderedPicture):
         reader = torch.cuda.current_stream(device)
         launcher = cuda.kernels("bytes.cu", device=device.index)
         with self._renderer._working():
-            # Before the picture is known to be complete, so that the GPU waits for no one.
             rgb = over_background(self._rgba, background, launcher)
-            if self._complete():
-                rgb = over_background(self._rgba, background, launcher)
-            done = torch.cuda.current_stream(device).record_event()
+            done = self._renderer._stream.record_event()
         reader.wait_event(done)
         rgb.record_stream(reader)
         return rgb
+
+    def lacks_gaussians(self) -> bool:
+        with self._renderer._working():
+            self._is_complete = not self._renderer._overflowed()
+        return not self._is_complete
 
     @contextmanager
     def gpu_tensors(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
@@ -535,18 +537,13 @@ class GsplatPicture(RenderedPicture):
                 self._draw_again(None)
             yield self._rgba, self._depth
 
-    def _complete(self) -> bool:
-        """Wait for the picture, and draw again one that had too few slots.
-
-        Returns whether it was drawn again.
-        """
+    def _complete(self) -> None:
+        """Wait for the picture, and draw again one that had too few slots."""
         if self._is_complete:
-            return False
+            return
         self._is_complete = not self._renderer._overflowed()
-        is_drawn_again = not self._is_complete
         while not self._is_complete:
             self._draw_again(self._target)
-        return is_drawn_again
 
     def _draw_again(self, target: torch.Tensor | None) -> None:
         """Draw again into `target` or new float32 tensors, and wait for it."""
