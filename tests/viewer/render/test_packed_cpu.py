@@ -79,6 +79,12 @@ def no_zeros() -> Iterator[None]:
     torch.set_deterministic_debug_mode("default")
 
 
+@pytest.fixture(autouse=True)
+def few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out most of the first slab's blocks: scenes here have no Gaussians for them."""
+    monkeypatch.setattr(packed, "NEAR_GROUPS", 8)
+
+
 # -- packing -------------------------------------------------------------------------
 
 
@@ -361,8 +367,13 @@ def assert_agrees(
     assert np.quantile(np.abs(ratios - 1), 0.999) < 0.01
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("model", packed.MODELS)
+ORTHO_CASES = ("antialiased", "normals", "huge", "thin", "opaque", "degree 3")
+
+
+@pytest.mark.parametrize(
+    ("model", "case"),
+    [("pinhole", case) for case in CASES] + [("ortho", case) for case in ORTHO_CASES],
+)
 def test_picture_agrees_with_the_reference(
     kernels: PackedKernels, model: Any, case: str
 ) -> None:
