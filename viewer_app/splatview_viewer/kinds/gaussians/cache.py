@@ -13,6 +13,7 @@ from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.costs import scaled_size
 from splatview_viewer.kinds.gaussians.arrivals import FrameReader, NewScene
+from splatview_viewer.kinds.gaussians.drafts import Drafts
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
@@ -49,11 +50,6 @@ log = logging.getLogger("splatview")
 _MAX_REPLACEMENT_S = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if
 its trainer lives."""
-_REST_S = 0.5
-"""Seconds without a movement of the camera, and without another version, after which a
-picture is drawn to stay."""
-_TO_STAY = "to stay"
-"""Option of a scene's work that is no draft, where the renderer has those."""
 
 
 class SceneCache:
@@ -102,13 +98,10 @@ class SceneCache:
         """Moves the pictures while the camera moves."""
         self.stepped = SteppedPictures(self)
         """Draws pictures that take long."""
+        self.drafts = Drafts(self)
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
-        self._taken_at = -math.inf
-        self._is_flowing = False
-        """The last scene came soon after the one before it."""
-        self._last_was_draft = False
         self._frame: StreamFrame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
         self.frames = FrameReader(self)
@@ -159,9 +152,7 @@ class SceneCache:
             self.hints.hint = None
             if new.frame is not None:
                 self.hints.hint = detect_form(new.scene, new.ready)
-        self._is_flowing = self.now - self._taken_at < _REST_S
-        self._taken_at = self.now
-        self.renderer.expects_drafts = self._is_flowing and self._last_was_draft
+        self.drafts.expect_version()
         # A trainer may change what is read in place.
         load = self.renderer.load if self.on_gpu else self.renderer.load_kept
         with self.stopwatch("load"):
@@ -238,28 +229,6 @@ class SceneCache:
 
     # -- pictures ------------------------------------------------------------------
 
-    def wants_draft(self, picture: ViewportPicture) -> bool:
-        """Return True if a viewport's next picture is about to be replaced."""
-        if not self.renderer.has_drafts:
-            return False
-        moved_at = picture.motion.moved_at
-        is_moving = moved_at is None or self.now - moved_at < _REST_S
-        return is_moving or (self._is_flowing and self.now - self._taken_at < _REST_S)
-
-    def _wants_detail(self, picture: ViewportPicture, options: RenderOptions) -> bool:
-        """Return True if a draft stays until the scene has come again, with all detail."""
-        is_draft = picture.key is not None and picture.key.options.is_draft
-        if not is_draft or options.is_draft or self.stale:
-            return False
-        return self.on_gpu and self.renderer.is_coarse
-
-    def is_draft_at_rest(self, picture: ViewportPicture) -> bool:
-        """Return True if a viewport shows a draft although nothing changes any more."""
-        key = picture.key
-        if key is None or not key.options.is_draft:
-            return False
-        return not self.wants_draft(picture)
-
     def update_picture(
         self,
         picture: ViewportPicture,
@@ -296,7 +265,7 @@ class SceneCache:
                 return
         elif self.moved.queued is not None and self.moved.queued.key == key:
             self.moved.land(wait=True)
-        if self._wants_detail(picture, options):
+        if self.drafts.needs_scene(picture, options):
             self.stale = True
             self._stale_at = self.now
         if self.is_being_replaced:
@@ -382,10 +351,9 @@ class SceneCache:
             self.moved.land(wait=True)
         self.stepped.land(wait=True)
         renderer = self.renderer
-        if renderer.has_drafts and not options.is_draft:
-            extra_words = (*extra_words, _TO_STAY)
-        self._last_was_draft = options.is_draft
-        task: GpuTask = ("scene", camera.width, camera.height, *extra_words)
+        draft_words = self.drafts.begin_picture(options)
+        size = (camera.width, camera.height)
+        task: GpuTask = ("scene", *size, *extra_words, *draft_words)
         if len(self.pictures) > 1 or self._was_torn:
             self._copy_borrowed_pictures(picture)
         if renderer.reads_gpu:

@@ -232,7 +232,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         orbit = self.rig.orbit
         if data.summary is not None:
             can_move = self.state.smooth and SHOWS[self.state.show].can_be_moved
-            is_draft = not is_exact and data.wants_draft(self.picture)
+            is_draft = not is_exact and data.drafts.may_draw(self.picture)
             data.update_picture(
                 self.picture,
                 self.rig.camera_of_scene(rect),
@@ -350,7 +350,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._drawn_loads = data.loads
         needs_redraw |= self.tools.tick(now)
         needs_redraw |= data.moved.moves_on(self.picture, self.is_moving)
-        needs_redraw |= data.is_draft_at_rest(self.picture)
+        needs_redraw |= data.drafts.must_replace(self.picture)
         is_coarse = self.picture.scale < 1.0 and not self._is_pending
         return needs_redraw or (is_coarse and not self.is_moving)
 
