@@ -174,14 +174,15 @@ class Still:
             image.state = replace(
                 image.state, alpha="background", background=background
             )
-        if self.scene is not None:
-            if self.scene.state.background != options.background:
-                self.scene.change(background=options.background)
-            self.scene.rig.reset_to(camera)
         if options.show is not None:
             self._choose_show(options.show)
         if value is not None and not self._take(view, value):
             return None
+        if self.scene is not None:
+            self.scene.data.read_ahead()
+            if self.scene.state.background != options.background:
+                self.scene.change(background=options.background)
+            self.scene.rig.reset_to(camera)
         if options.device is not None:
             _choose_device(view, options.device, self._command)
         if options.size is None and image is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -86,6 +87,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     return _parse_camera(text, width, height)
 
 
+@functools.lru_cache(maxsize=16)
 def camera_from_text(text: str, width: int, height: int) -> Camera:
     """Read a camera as `camera_from_json` does, but from no file."""
     if len(text) > TEXT_LIMIT:
@@ -292,8 +294,8 @@ def _parse_matrices(fields: Fields, lens: _Lens, width: int, height: int) -> Cam
         raise CameraError(
             f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]"
         )
-    fixed_entries = K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]]
-    if fixed_entries.tolist() != [0, 0, 0, 0, 1]:
+    (_, skew, _), (turn, _, _), last_row = K.tolist()
+    if [skew, turn, *last_row] != [0, 0, 0, 0, 1]:
         raise CameraError(
             f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], "
             "[0, 0, 1]]"
@@ -360,6 +362,8 @@ def _size_error(width: float, height: float) -> CameraError:
 
 def _finite_number(fields: Fields, key: str, default: float | None = None) -> float:
     """Return a finite number, or `default` where the key is missing."""
+    if default is not None and key not in fields:
+        return float(default)
     return float(_array(fields, key, default=default))
 
 

@@ -19,8 +19,35 @@ _CONJUGATE = np.array([1.0, -1.0, -1.0, -1.0])
 
 
 def is_rotation(m: np.ndarray) -> bool:
-    """Return True if a matrix (3, 3) is a rotation, up to 1e-3."""
-    return bool(are_rotations(m[None])[0])
+    """Return True if a matrix (3, 3) is a rotation, up to 1e-3.
+
+    In plain numbers: of a single matrix, NumPy takes ten times as long.
+    """
+    x, y, z = m.tolist()
+    residuals = [
+        _dot(x, x) - 1,
+        _dot(y, y) - 1,
+        _dot(z, z) - 1,
+        _dot(x, y),
+        _dot(y, z),
+        _dot(z, x),
+    ]
+    is_orthonormal = all(abs(residual) <= 1e-3 for residual in residuals)
+    return is_orthonormal and _dot(_cross(x, y), z) > 0
+
+
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the scalar product of two vectors (3,)."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def _cross(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """Return the vector product of two vectors (3,)."""
+    return [
+        a[1] * b[2] - a[2] * b[1],
+        a[2] * b[0] - a[0] * b[2],
+        a[0] * b[1] - a[1] * b[0],
+    ]
 
 
 def are_rotations(m: np.ndarray) -> np.ndarray:

@@ -120,9 +120,12 @@ class CameraRig:
 
     def reset_to(self, camera: Camera | None) -> None:
         """Draw with exactly this camera; None: see the whole scene, as at first."""
+        if camera is not None:
+            self.put_place(exact_camera=camera, seen_in=None, framed=True)
+            return
         # The direction upward is searched at first sight alone, and stays.
         self.orbit.place = Orbit(up=self.orbit.up).place
-        self.put_place(exact_camera=camera, seen_in=None, framed=camera is not None)
+        self.frame_scene()
 
     def frame_scene(self) -> None:
         """Show the whole scene in the next picture, as at first."""

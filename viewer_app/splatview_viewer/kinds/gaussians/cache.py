@@ -179,6 +179,18 @@ class SceneCache:
             frame.hold()
             self._frame = frame
 
+    def read_ahead(self) -> None:
+        """Have the GPU read the scene while its picture is being prepared.
+
+        For a caller that draws the picture at once: the trainer loses the GPU until
+        then.
+        """
+        if self._frame is None:
+            return
+        # The picture shows what is wrong with the renderer.
+        with suppress(RendererError):
+            self.renderer.read()
+
     @property
     def busy(self) -> bool:
         """True while the last value is being read or drawn: no other can be taken."""
