@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     Pixels: TypeAlias = "DeviceTensor | RemoteTensor | torch.Tensor | np.ndarray"
     """A picture: another process's tensor, or one of this process, CUDA or not."""
+    ShaderProgram: TypeAlias = moderngl.Program | moderngl.ComputeShader
 
 
 class PictureDtype(NamedTuple):
@@ -147,11 +148,11 @@ class PixelSource:
         """Defines to compile the shader with; sources with equal ones share a program.
         """
 
-    def bind(self, program: moderngl.Program, unit: int = 0) -> None:
+    def bind(self, program: ShaderProgram, unit: int = 0) -> None:
         """Bind the textures and set the uniforms; then wait for the pixels.
 
         Args:
-            program: a program whose fragment shader has `SHADER`.
+            program: a program whose fragment or compute shader has `SHADER`.
             unit: first texture unit to use, of at most MAX_PIECES.
         """
         raise NotImplementedError

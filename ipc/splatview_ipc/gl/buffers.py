@@ -22,9 +22,7 @@ from splatview_ipc.gl.sources import set_uniform, set_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import moderngl
-
-    from splatview_ipc.gl.base import Form
+    from splatview_ipc.gl.base import Form, ShaderProgram
 
 MAX_PIECES = 8
 """Pieces of memory that one picture may span.
@@ -352,7 +350,7 @@ class BufferSource(PixelSource):
             self.release()
             raise
 
-    def bind(self, program: moderngl.Program, unit: int = 0) -> None:
+    def bind(self, program: ShaderProgram, unit: int = 0) -> None:
         """Bind the textures and set the uniforms; see `PixelSource.bind`."""
         gl = GL.current()
         access = self.access

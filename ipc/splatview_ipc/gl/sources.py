@@ -11,7 +11,7 @@ from splatview_ipc.gl.base import PixelSource, fragment_head
 from splatview_ipc.gl.glapi import GL
 
 if TYPE_CHECKING:
-    from splatview_ipc.gl.base import Form
+    from splatview_ipc.gl.base import Form, ShaderProgram
 
 VERTEX = """#version 330
 void main() {  // one triangle over everything
@@ -25,13 +25,13 @@ void main() { f_bits = floatBitsToUint(stored(u_first + ivec2(gl_FragCoord.xy)))
 """
 
 
-def set_uniform(program: moderngl.Program, name: str, value: Any) -> None:
+def set_uniform(program: ShaderProgram, name: str, value: Any) -> None:
     """Set a uniform unless the compiler found it unused."""
     if name in program:
         program[name] = value
 
 
-def set_units(program: moderngl.Program, count: int, first: int) -> None:
+def set_units(program: ShaderProgram, count: int, first: int) -> None:
     """Have u_source_0 to u_source_(count - 1) read the texture units from `first` on.
 
     By hand: moderngl passes over the values of samplers of buffer textures.
@@ -72,7 +72,7 @@ class TextureSource(PixelSource):
         super().__init__(form, *defines, stride=stride)
         self.texture = texture
 
-    def bind(self, program: moderngl.Program, unit: int = 0) -> None:
+    def bind(self, program: ShaderProgram, unit: int = 0) -> None:
         """Bind the texture and set the uniforms; see `PixelSource.bind`."""
         self.texture.use(unit)
         set_units(program, 1, unit)

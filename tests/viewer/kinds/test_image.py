@@ -10,11 +10,23 @@ import numpy as np
 import pytest
 import torch
 from support.frames import image_frame
-from support.view_cases import RECT, H, W, change_state, image_view, opened, view_pixels
+from support.view_cases import (
+    RECT,
+    SMALL,
+    H,
+    ViewUser,
+    W,
+    change_state,
+    image_view,
+    opened,
+    user_pixels,
+    view_pixels,
+)
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
 from splatview_viewer.geometry.pan_zoom import Place
+from splatview_viewer.kinds.image.passes import ComputeCanvas
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 DTYPES = torch.uint8, torch.float16, torch.bfloat16, torch.float32
@@ -30,6 +42,22 @@ FORMS = [
     ("BGR", 4),
 ]
 """Layouts and their numbers of channels."""
+MINIFIED = [
+    ("HW", 1, torch.uint8, 0.85),
+    ("HWC", 1, torch.float16, 0.5),
+    ("HWC", 3, torch.uint8, 0.85),
+    ("HWC", 3, torch.uint8, 0.34),
+    ("HWC", 3, torch.float32, 0.999),
+    ("HWC", 3, torch.float32, 0.21),
+    ("HWC", 4, torch.uint8, 0.5),
+    ("HWC", 4, torch.bfloat16, 0.85),
+    ("CHW", 3, torch.float32, 0.34),
+    ("CHW", 4, torch.uint8, 0.999),
+    ("BGR", 3, torch.float16, 0.85),
+    ("BGR", 4, torch.uint8, 0.34),
+]
+"""Layouts, channels, dtypes and zooms, such that the shader has each of its forms."""
+BACKGROUND = (0.2, 0.4, 0.6)
 
 
 @pytest.fixture
@@ -95,20 +123,65 @@ def test_pictures_from_files_are_drawn_exactly(
     np.testing.assert_array_equal(view_pixels(image, screen), grey)
 
 
-@pytest.mark.parametrize(("height", "width"), [(96, 128), (200, 300), (61, 77)])
+@pytest.fixture(params=["pixels", "compute"])
+def image_by_pass(image: Any, screen: OffscreenScreen, request: Any) -> Any:
+    """Return a view that draws by a pixel shader, and one that computes."""
+    if request.param == "compute":
+        image.content.passes.canvas = ComputeCanvas(screen.ctx)
+    return image
+
+
+def place_of(zoom: float, height: int, width: int) -> Place:
+    """Return a place at which the upper left corner of a picture is visible."""
+    return Place(zoom * width, (0.3 * W / zoom / width, 0.4 * H / zoom / height))
+
+
+@pytest.mark.parametrize(("layout", "channels", "dtype", "zoom"), MINIFIED)
 def test_minified_pixels_are_averages(
-    image: Any, screen: OffscreenScreen, height: int, width: int
+    image: Any,
+    screen: OffscreenScreen,
+    layout: str,
+    channels: int,
+    dtype: torch.dtype,
+    zoom: float,
 ) -> None:
-    picture = np.random.default_rng(0).random((height, width, 3)).astype(np.float32)
-    change_state(image, background=(0.2, 0.4, 0.6))
-    image.update(picture)
-    x, y, zoom = image.view.pan_zoom.placed(RECT)
-    rows = coverage(H, height, y, zoom)
-    columns = coverage(W, width, x, zoom)
-    expected = np.einsum("yr,xc,rcd->yxd", rows, columns, picture, optimize=True)
-    covered = rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]
-    expected += (1 - covered) * np.array((0.2, 0.4, 0.6))
+    height = 71
+    width = 83
+    values = torch.rand(
+        height, width, channels, generator=torch.Generator().manual_seed(0)
+    )
+    scale = 1.0
+    if dtype == torch.uint8:
+        values = (values * 255).round()
+        scale = 1 / 255
+    values = values.to(dtype)
+    place = place_of(zoom, height, width)
+    change_state(image, background=BACKGROUND, alpha="background", place=place)
+    assert image.update(image_frame(in_layout(values, layout).contiguous(), layout))
+    picture = values.float().numpy() * scale
+    if channels == 1:
+        picture = picture.repeat(3, 2)
+    alpha = np.ones((height, width, 1))
+    if channels == 4:
+        alpha = picture[..., 3:]
+    picture = picture[..., :3] * alpha + (1 - alpha) * np.array(BACKGROUND)
+    expected = averages(image, picture)
     np.testing.assert_allclose(view_pixels(image, screen), expected * 255, atol=1.01)
+
+
+def averages(image: Any, picture: np.ndarray) -> np.ndarray:
+    """Return an opaque picture as a view minifies it, before `BACKGROUND`."""
+    rows, columns = coverages(image, picture)
+    sums = np.einsum("yr,xc,rcd->yxd", rows, columns, picture, optimize=True)
+    covered = rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]
+    return sums + (1 - covered) * np.array(BACKGROUND)
+
+
+def coverages(image: Any, picture: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the coverage of rows and of columns of a picture in a view."""
+    height, width = picture.shape[:2]
+    x, y, zoom = image.view.pan_zoom.placed(RECT)
+    return coverage(H, height, y, zoom), coverage(W, width, x, zoom)
 
 
 def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarray:
@@ -221,6 +294,47 @@ def test_nan_and_inf_are_magenta(
     assert np.argwhere(magenta).tolist() == [[3, 5], [7, 9], [7, 10]]
     wait_for_hint(image)
     assert "5 NaN or inf (magenta)" in image.info.details
+
+
+@pytest.mark.parametrize("zoom", [0.34, 0.85])
+def test_minified_nan_is_magenta_wherever_it_is_covered(
+    image_by_pass: Any, screen: OffscreenScreen, zoom: float
+) -> None:
+    picture = np.full((71, 83, 3), 0.5, np.float32)
+    picture[20, 25, 2] = np.nan
+    picture[0, 0, 0] = np.inf
+    change_state(image_by_pass, place=place_of(zoom, 71, 83))
+    image_by_pass.update(picture)
+    rows, columns = coverages(image_by_pass, picture)
+    is_broken = np.outer(rows[:, 20], columns[:, 25]) > 0
+    pixels = view_pixels(image_by_pass, screen)
+    magenta = (pixels == (255, 0, 255)).all(axis=-1)
+    np.testing.assert_array_equal(magenta[10:, 10:], is_broken[10:, 10:])
+    # The corner lies over the background in part.
+    covers_corner = np.outer(rows[:, 0], columns[:, 0]) > 0
+    assert (pixels[covers_corner][:, 1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype", "white"), [(3, np.uint8, 255), (4, np.float32, 1)]
+)
+def test_views_of_several_sizes_compute_what_pixel_shaders_draw(
+    screen: OffscreenScreen, channels: int, dtype: Any, white: int
+) -> None:
+    random = np.random.default_rng(0)
+    picture = (random.random((71, 83, channels)) * white).astype(dtype)
+    small: Any
+    large: Any
+    with opened("image", screen) as (small, large):
+        small.update(picture)
+        change_state(large, place=place_of(0.85, 71, 83))
+        users = [(small, ViewUser(SMALL)), (large, ViewUser(RECT))]
+        expected = [user_pixels(view, screen, user) for view, user in users]
+        small.content.passes.canvas = ComputeCanvas(screen.ctx)
+        for k in (0, 1, 0):
+            view, user = users[k]
+            pixels = user_pixels(view, screen, user)
+            np.testing.assert_allclose(pixels, expected[k], atol=1)
 
 
 def test_alpha_is_drawn_in_each_mode(image: Any, screen: OffscreenScreen) -> None:

@@ -1,4 +1,4 @@
-// Stored values of a picture, from any memory and layout. It begins the fragment shader: only #version and the source's
+// Stored values of a picture, from any memory and layout. It begins the shader: only #version, extensions and the source's
 // defines precede it.
 //   CHANNELS 1..4
 //   SOURCE_TEXTURE   u_source_0 is a 2D texture; with PLANAR, the rows of each channel follow those of the one before

@@ -5,26 +5,24 @@ It is the picture, wherever it lies, and what is known of its values.
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
+from splatview_viewer.core.view import Stopwatch, meta_phrases
 from splatview_viewer.kinds.image.layers import CAMERA_META, ImageLayers
 from splatview_viewer.kinds.image.measurement import (
     MEASUREMENT_META,
     measurement_of,
 )
+from splatview_viewer.kinds.image.passes import ImagePasses
 from splatview_viewer.kinds.image.sampling import ValueSampler
-from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
     import moderngl
@@ -85,7 +83,8 @@ class ImageContent:
         again."""
         self.last_drawing = 0
         """The last drawing that any view submitted."""
-        self.values = ValueSampler(ctx, gpu_work, self.vertex_array)
+        self.passes = ImagePasses(ctx)
+        self.values = ValueSampler(ctx, gpu_work, self.passes)
         self.hints = self.values.hints
         self.layout = ""
         """As it was published."""
@@ -98,7 +97,6 @@ class ImageContent:
         self.stopwatch = Stopwatch()
         self.ctx = ctx
         self.work = gpu_work
-        self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
         self._frame_in_place: StreamFrame | None = None
         """The frame that drawings read where it lies."""
         self._checked_drawing = 0
@@ -226,17 +224,6 @@ class ImageContent:
         if frame is not None:
             self._retired.append(_RetiredFrame(frame, self.work.submitted))
 
-    def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
-        """Return the program that draws a source with these defines."""
-        if defines not in self._arrays:
-            shader = files("splatview_viewer.kinds.image").joinpath("image.glsl")
-            head = fragment_head(defines) + color_maps.SHADER
-            program = self.ctx.program(
-                vertex_shader=VERTEX, fragment_shader=head + shader.read_text()
-            )
-            self._arrays[defines] = self.ctx.vertex_array(program, [])
-        return self._arrays[defines]
-
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it.
 
@@ -280,10 +267,7 @@ class ImageContent:
         if self.gpu is not None:
             self.gpu.close()
         self.values.close()
-        for array in self._arrays.values():
-            array.program.release()
-            array.release()
-        self._arrays.clear()
+        self.passes.release()
 
 
 def _wait_for_copy(tensor: Any) -> None:

@@ -17,10 +17,9 @@ from splatview_viewer.kinds.image.measurement import (
 from splatview_viewer.ui.hints import Hint, Hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.kinds.image.passes import ImagePasses
 
 _COUNT_PERIOD_S = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
@@ -46,14 +45,14 @@ class ValueSampler:
         self,
         ctx: moderngl.Context,
         gpu_work: GpuWork,
-        vertex_array: Callable[[tuple[str, ...]], moderngl.VertexArray],
+        passes: ImagePasses,
     ) -> None:
         """Start without a picture.
 
         Args:
             ctx: the OpenGL context.
             gpu_work: times the drawings.
-            vertex_array: returns the program for a source with these defines.
+            passes: the shaders of the image.
         """
         self.broken_count = 0
         """NaN and infinite values, as far as they were counted."""
@@ -64,7 +63,7 @@ class ValueSampler:
         """What the values stand for; None: for brightness."""
         self._ctx = ctx
         self._gpu_work = gpu_work
-        self._vertex_array = vertex_array
+        self._passes = passes
         self._source: PixelSource | None = None
         self._has_measured_range = False
         """True once `range` is one of measurements."""
@@ -130,13 +129,13 @@ class ValueSampler:
         block = 1 << max(levels, 0)
         size = (ceil_div(width, block), ceil_div(height, block))
         framebuffer = self._ctx.framebuffer([self._ctx.texture(size, 4, dtype="f4")])
-        array = self._vertex_array((*source.defines, f"COUNT {block}"))
-        source.bind(array.program, 0)
+        counting = self._passes.by_pixels((*source.defines, f"COUNT {block}"))
+        source.bind(counting.program, 0)
         with (
             self._ctx.scope(framebuffer, moderngl.NOTHING),
             self._gpu_work("count", *source.size),
         ):
-            array.render(moderngl.TRIANGLES, vertices=3)
+            counting.draw(framebuffer.viewport)
         self._gpu_work.flush()
         return _RunningCount(framebuffer, self._gpu_work.submitted)
 

@@ -42,7 +42,7 @@ UNIT = (0.0, 1.0)
 """The range of floating point values that are colours as they are."""
 _READOUT_PERIOD_S = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
-_ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
+_ALPHA = {"checkerboard": 0, "background": 1}
 _BGR_ORDER = [2, 1, 0, 3]
 
 
@@ -124,7 +124,7 @@ class ImageView(View[ImageContent, ImageState]):
         data.ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         framebuffer.use()
         x, y, zoom = self.pan_zoom.placed(rect)
-        array = data.vertex_array((*source.defines, *self._defines(zoom)))
+        drawing = data.passes.drawing((*source.defines, *self._defines(zoom)))
         uniforms = {
             **self._tone_uniforms(),
             "u_origin": (x, y),
@@ -132,15 +132,15 @@ class ImageView(View[ImageContent, ImageState]):
             "u_height": float(framebuffer.height),
         }
         for name, value in uniforms.items():
-            set_uniform(array.program, name, value)
+            set_uniform(drawing.program, name, value)
         if data.values.measurement is not None:
             table = color_maps.table(self.state.color_map)
-            array.program["u_map"].write(table.tobytes())  # type: ignore[union-attr]
-        source.bind(array.program, 0)
+            drawing.program["u_map"].write(table.tobytes())  # type: ignore[union-attr]
+        source.bind(drawing.program, 0)
         framebuffer.viewport = rect.viewport(framebuffer.height)
         zoom_level = round(math.log2(zoom))
         with data.work("image", rect.width, rect.height, *source.size, zoom_level):
-            array.render(moderngl.TRIANGLES, vertices=3)
+            drawing.draw(framebuffer.viewport)
         data.last_drawing = data.work.submitted
         if data.layers and self.state.overlay and self.host.exact != "scene":
             self.draw_layers(framebuffer, rect, self.host.scale)
@@ -151,10 +151,16 @@ class ImageView(View[ImageContent, ImageState]):
         defines = []
         if self.data.layout == "BGR":
             defines.append("BGR")
-        if zoom >= 1 and not self.is_float:
-            defines.append("NEAR")
-        if self.is_float and self.state.range != UNIT:
+        if zoom >= 1:
+            defines.append("ENLARGED")
+        elif zoom >= 0.5:
+            defines.append("THREE_TAPS")
+        if not self.is_float:
+            defines.append("FINITE")
+        elif self.state.range != UNIT:
             defines.append("RANGE")
+        if self._alpha == "ignore":
+            defines.append("OPAQUE")
         if self.data.values.measurement is not None:
             defines.append("MAPPED")
         return defines
@@ -167,16 +173,14 @@ class ImageView(View[ImageContent, ImageState]):
         if self.is_float:
             exposure = state.exposure
             gamma = state.gamma
-        alpha = state.alpha if self.has_alpha else "ignore"
         value_range = state.range or self.data.values.range
         measurement = self.data.values.measurement
         if measurement is not None:
             low, high = measurement.stored(self.measured_range)
             value_range = (low / MAX_VALUE, high / MAX_VALUE)
-            alpha = "background"
         return {
             "u_background": state.background,
-            "u_alpha": _ALPHA[alpha],
+            "u_alpha": _ALPHA.get(self._alpha, 0),
             "u_checker": 8.0 * self.host.scale,
             "u_gain": 2.0**exposure,
             "u_inv_gamma": 1.0 / gamma,
@@ -314,6 +318,13 @@ class ImageView(View[ImageContent, ImageState]):
         return self.state.measured_range or measurement.converted(
             self.data.values.range
         )
+
+    @property
+    def _alpha(self) -> Literal["checkerboard", "background", "ignore"]:
+        """Return what is seen through the picture, as far as it has an alpha channel."""
+        if self.data.values.measurement is not None:
+            return "background"
+        return self.state.alpha if self.has_alpha else "ignore"
 
     @property
     def has_alpha(self) -> bool:
