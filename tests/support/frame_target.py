@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from splatview_viewer.render.base import Pixels
-from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters
+from splatview_viewer.render.gsplat.parameters import GraphKey, Parameters
 from splatview_viewer.scene import EVERYTHING
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
 
 
 class FrameTarget:

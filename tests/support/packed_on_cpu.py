@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from splatview_viewer.render.gsplat import packed
-from splatview_viewer.render.gsplat.drawing import TILE, blocks
+from splatview_viewer.render.gsplat.cuda import blocks
 from splatview_viewer.render.gsplat.packed import PackedKernels, PackedScene
+from splatview_viewer.render.gsplat.parameters import TILE
 from splatview_viewer.render.gsplat.scene import Active
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene import flags as flags_of
@@ -23,7 +24,7 @@ from support.renderer_cases import CLASSIC
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
 
 SORTS = ("sort_by_low_digit", "sort_by_middle_digit", "sort_by_high_digit")
 ORDER_KERNELS = (

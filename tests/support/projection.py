@@ -9,11 +9,11 @@ import torch
 
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import EPS_2D
-from splatview_viewer.render.gsplat.drawing import blocks
+from splatview_viewer.render.gsplat.cuda import blocks
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
     from splatview_viewer.scene.scene import GaussianScene
 
 

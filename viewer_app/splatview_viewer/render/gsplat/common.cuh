@@ -48,7 +48,7 @@ constexpr float COLOR_MAX = 16383.0f;
 __device__ const float MARK_COLOR[3] = {1.0f, 0.25f, 0.85f};
 constexpr int HIDDEN = 1, MARKED = 2;  // bits of `scene.flags`
 
-// What changes from frame to frame. Mirrored by `Parameters` in drawing.py.
+// What changes from frame to frame. Mirrored by `Parameters` in parameters.py.
 struct Frame {
     float viewmat[16];               // world to camera, by rows
     float intrinsics[9];             // K by rows

@@ -17,7 +17,7 @@ import site
 import sys
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
@@ -29,6 +29,7 @@ from splatview_ipc.system.files import (
     make_private,
     write_output,
 )
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ FAST = {
 """Flags by file, as gsplat compiles its own kernels; others are exact."""
 HEADERS = {"packed_order.cu": ("packed.cuh",), "packed_slab.cu": ("packed.cuh",)}
 """What is compiled before a file, beside common.cuh."""
+
+
+class Launcher(Protocol):
+    """Launcher of kernels by name: `KernelModule`."""
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
+
+
+def blocks(threads: int, block: int) -> int:
+    """Return the number of blocks that hold this many threads, `block` each."""
+    return ceil_div(threads, block)
 
 
 @functools.cache

@@ -26,7 +26,7 @@ import torch
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import PAIRS_MAX, THINNED
-from splatview_viewer.render.gsplat.drawing import GraphKey, Parameters
+from splatview_viewer.render.gsplat.parameters import GraphKey, Parameters
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera

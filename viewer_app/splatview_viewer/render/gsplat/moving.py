@@ -13,15 +13,14 @@ import torch
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import FAINT
-from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream, kernels
-from splatview_viewer.render.gsplat.drawing import blocks
+from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream, blocks, kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
 
 BRIDGES = ("import",)
 """Canvases, by name, whose pictures are moved: those where CUDA draws straight into

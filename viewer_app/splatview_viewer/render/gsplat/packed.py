@@ -17,14 +17,14 @@ import torch
 
 from splatview_viewer.render.base import EPS_2D
 from splatview_viewer.render.gsplat.active import Active
-from splatview_viewer.render.gsplat.cuda import kernels
-from splatview_viewer.render.gsplat.drawing import TILE, GraphKey, Parameters, blocks
+from splatview_viewer.render.gsplat.cuda import blocks, kernels
+from splatview_viewer.render.gsplat.parameters import TILE, GraphKey, Parameters
 from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
 
 MODELS = ("pinhole", "ortho")
 """The camera models that packed scenes are drawn with."""

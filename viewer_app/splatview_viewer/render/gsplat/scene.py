@@ -16,8 +16,8 @@ import torch
 from splatview_viewer.render.activation import center_and_size
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.gsplat.active import Active
-from splatview_viewer.render.gsplat.cuda import kernels
-from splatview_viewer.render.gsplat.drawing import Scene, blocks
+from splatview_viewer.render.gsplat.cuda import blocks, kernels
+from splatview_viewer.render.gsplat.drawing import Scene
 from splatview_viewer.render.gsplat.packed import (
     SHAPE_FLOATS,
     PackedScene,
@@ -31,7 +31,7 @@ from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, empty
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
     from splatview_viewer.scene import Selection
 
 FAR = 64.0

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from splatview_viewer.render.gsplat.drawing import blocks
+from splatview_viewer.render.gsplat.cuda import blocks
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.render.gsplat.drawing import Launcher
+    from splatview_viewer.render.gsplat.cuda import Launcher
 
 _THREADS = 256
 
