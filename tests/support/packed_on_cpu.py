@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from splatview_viewer.render.gsplat import packed
+from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import blocks
 from splatview_viewer.render.gsplat.packed import PackedKernels, PackedScene
 from splatview_viewer.render.gsplat.parameters import TILE
-from splatview_viewer.render.gsplat.scene import Active
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import GaussianScene

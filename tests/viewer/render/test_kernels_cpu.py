@@ -36,8 +36,9 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gsplat import drawing
+from splatview_viewer.render.gsplat.activate import activate
+from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.drawing import FrameKernels, Scene
-from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.render.gsplat.to_bytes import over_background
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of

@@ -54,9 +54,10 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import packed
+from splatview_viewer.render.gsplat.activate import activate
+from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.packed import PackedKernels
 from splatview_viewer.render.gsplat.parameters import TILE
-from splatview_viewer.render.gsplat.scene import Active, activate
 from splatview_viewer.scene import Selection
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 

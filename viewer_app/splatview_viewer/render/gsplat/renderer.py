@@ -23,9 +23,10 @@ from splatview_viewer.render.gsplat.build import home_gpu, kernels
 from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream
 from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
 from splatview_viewer.render.gsplat.frame import FrameGraph
+from splatview_viewer.render.gsplat.lease import ArrayLease
 from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
 from splatview_viewer.render.gsplat.packed_frames import PackedFrames
-from splatview_viewer.render.gsplat.scene import ArrayLease, DeviceGaussians
+from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.render.gsplat.to_bytes import over_background
 
 if TYPE_CHECKING:

@@ -1,0 +1,113 @@
+"""The activation of a scene on its GPU (activate.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import torch
+
+from splatview_viewer.render.gsplat.cuda import blocks
+from splatview_viewer.render.gsplat.packed import PackedScene
+from splatview_viewer.scene.scene import FIELDS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from splatview_viewer.render.gsplat.active import Active
+    from splatview_viewer.render.gsplat.cuda import Launcher
+    from splatview_viewer.scene.scene import GaussianScene
+
+THREADS = 128
+BLOCKS = 8192
+"""Blocks, at most: some ten times what a large GPU runs at once. Each takes what is next
+until nothing is left."""
+TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+"""Numbers of dtypes in the kernel."""
+
+
+class _Array(ctypes.Structure):
+    """Mirrors `Array` in activate.cu."""
+
+    _fields_ = (
+        ("data", ctypes.c_uint64),
+        ("strides", ctypes.c_int64 * 3),
+        ("type", ctypes.c_int),
+        ("unused", ctypes.c_int),
+    )
+
+    @classmethod
+    def of(cls, t: torch.Tensor) -> _Array:
+        return cls(
+            data=t.data_ptr(),
+            strides=(ctypes.c_int64 * 3)(*t.stride()),
+            type=TYPES[t.dtype],
+        )
+
+
+class _Source(ctypes.Structure):
+    """Mirrors `Source` in activate.cu."""
+
+    _fields_ = (
+        *((name, _Array) for name in FIELDS),
+        ("origin", ctypes.c_float * 3),
+        ("scales_activated", ctypes.c_int),
+        ("opacities_activated", ctypes.c_int),
+    )
+
+
+def activate(
+    raw: GaussianScene,
+    out: Active | PackedScene,
+    origin: np.ndarray,
+    left_out: torch.Tensor,
+    counters: torch.Tensor,
+    launcher: Launcher,
+) -> None:
+    """Activate on the current stream; nothing is waited for.
+
+    Args:
+        raw: of any floating dtypes and strides, on one device; higher coefficients than
+            are used may be there.
+        out: arrays may share memory with `raw`, each tensor with its own counterpart;
+            packed ones of the scene's number and of a degree that it has.
+        origin: (3,), subtracted from the means.
+        left_out: (3,) int64 that the host can read, written when it is done: counts by
+            `LeftOut`'s reasons.
+        counters: (4,) int32 zeros on the device, zeros again when it is done.
+        launcher: launches the kernels of activate.cu.
+    """
+    tensors = [
+        raw.means,
+        raw.quats,
+        raw.scales,
+        raw.opacities,
+        raw.sh0[:, None],
+        raw.shN,
+    ]
+    # Tensors of other types are converted; these stay until the kernel is launched.
+    tensors = [t if t.dtype in TYPES else t.float() for t in tensors]
+    source = _Source(
+        *(_Array.of(t) for t in tensors),
+        (ctypes.c_float * 3)(*origin.tolist()),
+        *raw.activation,
+    )
+    n = len(raw)
+    if isinstance(out, PackedScene):
+        kernel = "activate_packed"
+        sizes = [n, (out.degree + 1) ** 2, out.colors.shape[1]]
+        arrays = [out.shapes, out.colors]
+    else:
+        kernel = "activate"
+        sizes = [n, out.colors.shape[1]]
+        arrays = [out.means, out.quats, out.scales, out.opacities, out.colors]
+    launcher.launch(
+        kernel,
+        min(blocks(n, THREADS), BLOCKS),
+        THREADS,
+        *(ctypes.c_int(size) for size in sizes),
+        source,
+        *arrays,
+        counters,
+        left_out,
+    )
