@@ -21,6 +21,7 @@ from support.renderer_cases import (
 
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import Pixels, RenderOptions
+from splatview_viewer.render.gsplat import packed_frames
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.gsplat.scene import DeviceGaussians
@@ -122,6 +123,22 @@ def test_more_pairs_than_were_expected_are_drawn_all(
     monkeypatch.setattr(Capacity, "FIRST", 64)
     renderer = GsplatRenderer(ctx)
     renderer.load(everywhere(500))
+    assert_alike(renderer)
+    renderer.close()
+
+
+def test_more_pairs_than_may_be_are_drawn_in_the_other_way(
+    ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Capacity, "FIRST", 64)
+    monkeypatch.setattr(packed_frames, "PAIRS_MAX", 2048)
+    renderer = GsplatRenderer(ctx)
+    renderer.load(everywhere(500))
+    expected = renderer.render(VIEW, CLASSIC).pixels()
+    assert np.array_equal(draft_of(renderer).color, expected.color)
+    assert "too many Gaussians" in renderer.draft_note
+    renderer.free_pictures()
+    renderer.load(everywhere(20))
     assert_alike(renderer)
     renderer.close()
 

@@ -107,14 +107,19 @@ class FrameGraph(Generic[SceneT]):
     That is always the same one, never the default, which cannot be captured.
     """
 
-    def __init__(self, device: torch.device, drawing: FrameDrawing[SceneT]) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        drawing: FrameDrawing[SceneT],
+        most_pairs: int = PAIRS_MAX,
+    ) -> None:
         self._device = device
         self._drawing = drawing
         self._loaded: SceneT | None = None
         """As `load` got it."""
         self._scene: SceneT | None = None
         """The same with the flags of `select`."""
-        self.capacity = Capacity()
+        self.capacity = Capacity(most_pairs)
         self._pair_counts = _PairCounts(device)
         with torch.cuda.device(device):
             self._parameters = torch.zeros(

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from splatview_viewer.render.base import RenderOptions
     from splatview_viewer.render.gsplat.scene import DeviceGaussians
 
-_NO_MEMORY = "too little memory"
+PAIRS_MAX = 1 << 24
+"""Pairs of Gaussian and bin that are drawn of a slab; gsplat's way goes on from there."""
+NO_MEMORY = "too little memory"
+TOO_MANY = "too many Gaussians cover the picture"
 
 
 class PackedFrames:
@@ -36,12 +39,15 @@ class PackedFrames:
         """
         self._gaussians = gaussians
         self._drawing = PackedDrawing(device)
-        self.frame: FrameGraph[PackedScene] = FrameGraph(device, self._drawing)
+        self.frame: FrameGraph[PackedScene] = FrameGraph(
+            device, self._drawing, PAIRS_MAX
+        )
         self._reason = ""
         """Why the last picture was drawn in another way."""
         self._drawn: PackedScene | None = None
         """The scene of the last picture."""
-        self._is_short_of_memory = False
+        self._refusal = ""
+        """Why none is drawn here until nobody looks any more."""
 
     @property
     def note(self) -> str:
@@ -66,7 +72,8 @@ class PackedFrames:
         try:
             return self._render(camera, options, target)
         except torch.cuda.OutOfMemoryError:
-            self.give_up()
+            self.give_up(NO_MEMORY)
+            torch.cuda.empty_cache()
             return None
 
     def draws_all(self, camera: Camera, options: RenderOptions) -> bool:
@@ -76,19 +83,16 @@ class PackedFrames:
         return not self._obstacle(camera, options)
 
     def _obstacle(self, camera: Camera, options: RenderOptions) -> str:
-        if self._is_short_of_memory:
-            return _NO_MEMORY
-        return obstacle(camera, options)
+        return self._refusal or obstacle(camera, options)
 
-    def give_up(self) -> None:
-        """Draw in another way until nobody looks any more: there is too little memory.
+    def give_up(self, reason: str) -> None:
+        """Draw in another way until nobody looks any more.
 
-        To try again is to release and take memory each time.
+        To try again is to release memory and take it each time.
         """
         self.free()
-        torch.cuda.empty_cache()
-        self._is_short_of_memory = True
-        self._reason = _NO_MEMORY
+        self._refusal = reason
+        self._reason = reason
 
     def _render(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
@@ -102,7 +106,7 @@ class PackedFrames:
 
     def free(self) -> None:
         """Release the packed Gaussians, and what frames were captured with."""
-        self._is_short_of_memory = False
+        self._refusal = ""
         self._reason = ""
         self._drawn = None
         self.frame.close()

@@ -25,7 +25,11 @@ from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.lease import ArrayLease
 from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
-from splatview_viewer.render.gsplat.packed_frames import PackedFrames
+from splatview_viewer.render.gsplat.packed_frames import (
+    NO_MEMORY,
+    TOO_MANY,
+    PackedFrames,
+)
 from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.render.gsplat.to_bytes import over_background
 
@@ -226,7 +230,8 @@ class GsplatRenderer(Renderer):
                 self._gaussians.load(scene, begin_clock, packed_only=True)
                 return
             except torch.cuda.OutOfMemoryError:
-                self._packed.give_up()
+                self._packed.give_up(NO_MEMORY)
+                torch.cuda.empty_cache()
         self._gaussians.load(scene, begin_clock)
 
     # -- pictures -------------------------------------------------------------------------
@@ -308,7 +313,12 @@ class GsplatRenderer(Renderer):
     def _overflowed(self) -> bool:
         """Wait for the last picture; return True if it has to be drawn again."""
         self._lease.wait()
-        return self._last_frame.overflowed()
+        if self._last_frame.overflowed():
+            return True
+        if self._last_was_packed and self._packed.frame.thinned:
+            self._packed.give_up(TOO_MANY)
+            return True
+        return False
 
     # -- ways to OpenGL -------------------------------------------------------------------
 
