@@ -126,9 +126,14 @@ def test_pictures_from_files_are_drawn_exactly(
 @pytest.fixture(params=["pixels", "compute"])
 def image_by_pass(image: Any, screen: OffscreenScreen, request: Any) -> Any:
     """Return a view that draws by a pixel shader, and one that computes."""
-    if request.param == "compute":
-        image.content.passes.canvas = ComputeCanvas(screen.ctx)
+    choose_pass(image, screen, request.param)
     return image
+
+
+def choose_pass(image: Any, screen: OffscreenScreen, name: str) -> None:
+    """Have an image drawn by "pixels" or by "compute" from now on."""
+    canvas = ComputeCanvas(screen.ctx) if name == "compute" else None
+    image.content.passes.canvas = canvas
 
 
 def place_of(zoom: float, height: int, width: int) -> Place:
@@ -327,10 +332,11 @@ def test_views_of_several_sizes_compute_what_pixel_shaders_draw(
     large: Any
     with opened("image", screen) as (small, large):
         small.update(picture)
+        choose_pass(small, screen, "pixels")
         change_state(large, place=place_of(0.85, 71, 83))
         users = [(small, ViewUser(SMALL)), (large, ViewUser(RECT))]
         expected = [user_pixels(view, screen, user) for view, user in users]
-        small.content.passes.canvas = ComputeCanvas(screen.ctx)
+        choose_pass(small, screen, "compute")
         for k in (0, 1, 0):
             view, user = users[k]
             pixels = user_pixels(view, screen, user)

@@ -95,15 +95,17 @@ vec3 shares(float lo, float hi, int first) {
     return max(min(edges + 1.0, hi) - max(edges, lo), 0.0);
 }
 
-// The sum over the footprint, every picture pixel by its share. Pixels without a share are not read.
+// The sum over the footprint, every picture pixel by its share. Taps beyond it have none, and read its last pixel again:
+// one that is not there may be broken.
 vec4 sum_over(vec2 lo, vec2 hi) {
     ivec2 first = ivec2(lo);
     vec3 wx = shares(lo.x, hi.x, first.x), wy = shares(lo.y, hi.y, first.y);
     vec4 sum = vec4(0.0);
+    ivec2 last = ivec2(ceil(hi)) - 1;
     for (int j = 0; j < 3; ++j) {
-        if (wy[j] <= 0.0) continue;
-        for (int i = 0; i < 3; ++i)
-            if (wx[i] > 0.0) sum += tap(first + ivec2(i, j)) * (wx[i] * wy[j]);
+        vec4 row = vec4(0.0);
+        for (int i = 0; i < 3; ++i) row += tap(min(first + ivec2(i, j), last)) * wx[i];
+        sum += row * wy[j];
     }
     return sum;
 }
