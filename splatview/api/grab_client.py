@@ -10,7 +10,11 @@ import time
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import render_requests
-from splatview_ipc.control.render_requests import RenderError, RenderResult
+from splatview_ipc.control.render_requests import (
+    PictureQueued,
+    RenderError,
+    RenderResult,
+)
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.system.child_program import ChildProgram
 
@@ -23,9 +27,9 @@ if TYPE_CHECKING:
 _START_TIMEOUT_S = 60.0
 """The program loads torch."""
 _POLL_PERIOD_S = 2e-4
-_SPIN_S = 1e-3
-"""Seconds after an answer in which its picture is looked for without a pause: a GPU is
-about to finish it."""
+_SPIN_S = 2e-3
+"""Seconds in which a picture that a GPU is about to finish is looked for without a
+pause."""
 LATE_S = 5.0
 """Time beyond a request's own timeout until the program counts as hanging."""
 _LARGE_BYTES = 1 << 26
@@ -62,6 +66,10 @@ class GrabClient:
         self._subscriber: Subscriber | None = None
         self._timeout = 0.0
         self._deadline = 0.0
+        self._received = b""
+        """Bytes of answers that were not taken yet."""
+        self._copied: torch.Event | None = None
+        """Recorded behind the copy of the last picture in GPU memory."""
         ready = self._exchange(b"", max(timeout, _START_TIMEOUT_S))
         if not isinstance(ready, render_requests.Ready):
             self.close()
@@ -92,38 +100,79 @@ class GrabClient:
 
     def _request_picture(self, request: RenderRequest, gpu: int) -> torch.Tensor:
         """Send a request, and wait for the picture."""
+        if self._copied is not None:
+            # The program may overwrite the last picture now.
+            self._copied.synchronize()
         line = render_requests.encode(request) + b"\n"
         answer = self._exchange(line, request.timeout + LATE_S)
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._run, client="grab")
+        queued: RenderResult | None = None
+        picture: torch.Tensor | None = None
+        while isinstance(answer, PictureQueued):
+            queued = answer.picture
+            picture = self._read_early(queued, gpu)
+            answer = self._next_answer()
         if isinstance(answer, RenderError):
             raise _ERRORS[answer.kind](answer.reason)
         assert isinstance(answer, RenderResult)
-        if self._subscriber is None:
-            self._subscriber = Subscriber(self._run, client="grab")
+        if picture is None or answer != queued:
+            picture = self._wait_for_picture(answer, gpu)
+        assert picture is not None
+        return picture
+
+    def _read_early(self, queued: RenderResult, gpu: int) -> torch.Tensor | None:
+        """Return a copy of a picture if it is there before the next answer."""
+        try:
+            return self._wait_for_picture(queued, gpu, is_early=True)
+        except BaseException:
+            # The answer to come would be taken for the next one.
+            self.close()
+            raise
+
+    def _wait_for_picture(
+        self, result: RenderResult, gpu: int, *, is_early: bool = False
+    ) -> torch.Tensor | None:
+        """Return a copy of a picture once it is there.
+
+        Args:
+            result: the picture.
+            gpu: as for `draw`.
+            is_early: no longer than until the next answer, and a little while at most;
+                None is returned then.
+        """
+        subscriber = self._subscriber
+        assert subscriber is not None
         pauses_from = time.monotonic() + _SPIN_S
         while True:
-            picture = self._read_picture(self._subscriber, answer, gpu)
+            picture = self._read_picture(subscriber, result, gpu)
             if picture is not None:
                 return picture
+            now = time.monotonic()
+            if is_early and (now > pauses_from or self._has_answer()):
+                return None
             if not self._program.is_running():
                 raise self.ended()
-            now = time.monotonic()
             if now > self._deadline:
                 raise self._timed_out()
             # Other threads get the interpreter in any case.
             time.sleep(0.0 if now < pauses_from else _POLL_PERIOD_S)
-            self._subscriber.poll()
+            subscriber.poll()
 
     def _read_picture(
-        self, subscriber: Subscriber, answer: RenderResult, gpu: int
+        self, subscriber: Subscriber, result: RenderResult, gpu: int
     ) -> torch.Tensor | None:
-        """Return a copy of the picture that an answer names; None: not there yet."""
-        streams = (s for s in subscriber.streams if s.name == answer.stream)
+        """Return a copy of a picture; None: not there yet."""
+        streams = (s for s in subscriber.streams if s.name == result.stream)
         stream = next(streams, None)
         if stream is None:
             return None
         stream.open()
-        frame = stream.read(after=answer.version - 1)
-        picture = None if frame is None else _copied(frame, answer.flipped, gpu)
+        frame = stream.read(after=result.version - 1)
+        picture: torch.Tensor | None = None
+        if frame is not None:
+            with frame:
+                picture = self._copy(frame, result.flipped, gpu)
         if picture is None:
             if stream.fault:
                 raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
@@ -131,14 +180,42 @@ class GrabClient:
             stream.release()
         return picture
 
+    def _copy(self, frame: StreamFrame, flipped: bool, gpu: int) -> torch.Tensor | None:
+        """Return a copy of a picture; None if it was overwritten meanwhile."""
+        import torch
+
+        tensor = frame.tensors["image"]
+        if not frame.on_gpu:
+            array = tensor.array  # type: ignore[union-attr]
+            rows = array[::-1] if flipped else array
+            picture = torch.from_numpy(rows[..., :3].copy())
+            return picture if frame.intact() else None
+        source = tensor.torch()  # type: ignore[union-attr]
+        colors = source[..., :3]
+        stream = torch.cuda.current_stream(source.device)
+        frame.wait(stream.cuda_stream)
+        if flipped:
+            picture = colors.flip(0)
+        else:
+            picture = colors.clone(memory_format=torch.contiguous_format)
+        picture = picture.to(torch.device("cuda", gpu))
+        # Until the next request nobody writes there, and the memory stays mapped.
+        self._copied = stream.record_event()
+        return picture
+
     def _exchange(self, line: bytes, timeout: float) -> Answer:
-        """Send a request, and return the answer.
+        """Send a request, and return the first answer.
 
         Args:
+            line: the request, or nothing.
             timeout: seconds that the program may take until the picture can be read.
         """
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
+        return self._next_answer(line)
+
+    def _next_answer(self, line: bytes = b"") -> Answer:
+        """Send a request, if any, and return the next answer."""
         assert self._program.stdin is not None
         if self._program.stdin.closed:
             raise self.ended()
@@ -168,17 +245,26 @@ class GrabClient:
             line = line[os.write(requests, line) :]
 
     def _receive(self) -> bytes:
-        """Read the program's answer, one line."""
+        """Read the program's next answer, one line."""
         assert self._program.stdout is not None
         answers = self._program.stdout.fileno()
-        received = b""
-        while not received.endswith(b"\n"):
+        while b"\n" not in self._received:
             self._wait_for(answers, select.POLLIN)
             chunk = os.read(answers, 1 << 16)
-            if not chunk or len(received) > render_requests.MAX_LINE:
+            if not chunk or len(self._received) > render_requests.MAX_LINE:
                 raise BrokenPipeError
-            received += chunk
-        return received
+            self._received += chunk
+        line, self._received = self._received.split(b"\n", 1)
+        return line
+
+    def _has_answer(self) -> bool:
+        """Return whether an answer, or the end of the program, can be read."""
+        if self._received:
+            return True
+        assert self._program.stdout is not None
+        poller = select.poll()
+        poller.register(self._program.stdout.fileno(), select.POLLIN)
+        return bool(poller.poll(0))
 
     def _wait_for(self, descriptor: int, event: int) -> None:
         """Wait until a pipe is ready, at most until the deadline."""
@@ -217,28 +303,3 @@ class GrabClient:
             self._program.end(_END_TIMEOUT_S)
         finally:
             self.lock.release()
-
-
-def _copied(frame: StreamFrame, flipped: bool, gpu: int) -> torch.Tensor | None:
-    """Return a copy of a picture; None if it was overwritten meanwhile."""
-    import torch
-
-    tensor = frame.tensors["image"]
-    with frame:
-        if not frame.on_gpu:
-            array = tensor.array  # type: ignore[union-attr]
-            rows = array[::-1] if flipped else array
-            picture = torch.from_numpy(rows[..., :3].copy())
-            return picture if frame.intact() else None
-        source = tensor.torch()  # type: ignore[union-attr]
-        with torch.no_grad(), torch.cuda.device(source.device):
-            colors = source[..., :3]
-            stream = torch.cuda.current_stream()
-            frame.wait(stream.cuda_stream)
-            if flipped:
-                picture = colors.flip(0)
-            else:
-                picture = colors.clone(memory_format=torch.contiguous_format)
-            # The frame is released at the end of the block.
-            stream.synchronize()
-        return picture.to(torch.device("cuda", gpu))

@@ -14,6 +14,7 @@ from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.registry import RunningViewer
 from splatview_ipc.control.render_requests import (
+    PictureQueued,
     Ready,
     RenderError,
     RenderRequest,
@@ -176,6 +177,7 @@ READERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
                     RenderRequest(2.0, "run", "splats", camera="{}", size=(64, 48)),
                     Ready("run-1"),
                     RenderResult("host", 2),
+                    PictureQueued(RenderResult("gpu", 3)),
                     RenderError("value", "no"),
                 ),
             ),

@@ -35,7 +35,8 @@ _Pixels = Annotated[int, Meta(ge=1, le=2**31)]
 class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Draw a stream.
 
-    Answered by a RenderResult or a RenderError, before the next request is sent.
+    Answered by a RenderResult or a RenderError, before the next request is sent. A
+    PictureQueued may precede them.
     """
 
     timeout: Annotated[float, Meta(gt=0, le=86400)]
@@ -83,7 +84,19 @@ class RenderError(
     reason: str
 
 
-Answer = Ready | RenderResult | RenderError
+class PictureQueued(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="queued"
+):
+    """A GPU is drawing a picture, which may be read as soon as it is there.
+
+    It counts if the RenderResult that follows equals `picture`; otherwise it was not
+    whole.
+    """
+
+    picture: RenderResult
+
+
+Answer = Ready | PictureQueued | RenderResult | RenderError
 
 
 class WindowSettings(msgspec.Struct, frozen=True):

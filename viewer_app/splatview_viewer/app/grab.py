@@ -14,6 +14,7 @@ import select
 import sys
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import moderngl
@@ -25,6 +26,7 @@ from splatview_ipc.control.errors import IpcError
 from splatview_ipc.control.render_requests import (
     GPU,
     HOST,
+    PictureQueued,
     RenderError,
     RenderRequest,
     RenderResult,
@@ -43,7 +45,7 @@ from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
 from splatview_viewer.screens.draw_target import DrawTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.core.view import Value
@@ -78,6 +80,10 @@ class _PictureLayout:
         return {"image": tensors[0]}
 
 
+def _ignore(_: PictureQueued) -> None:
+    pass
+
+
 class Grabber:
     """Follows all runs, draws requested pictures and publishes them in a hidden run."""
 
@@ -100,8 +106,17 @@ class Grabber:
         self._shares: bool | None = None
         """CUDA can read OpenGL's pictures; None: not known yet."""
 
-    def draw(self, request: RenderRequest) -> RenderResult:
+    def draw(
+        self,
+        request: RenderRequest,
+        announce: Callable[[PictureQueued], object] = _ignore,
+    ) -> RenderResult:
         """Draw a picture and publish it.
+
+        Args:
+            request: the picture.
+            announce: called with each picture that a GPU is about to finish in its own
+                memory.
 
         Raises:
             ViewerError: among them NotFoundError, LateError and CameraError.
@@ -124,7 +139,7 @@ class Grabber:
             size = still.prepare(value, options)
             if size is None:
                 return None
-            result = self._draw_with_cuda(still, size, request.gpu)
+            result = self._draw_with_cuda(still, size, request.gpu, announce)
             if result is None:
                 result = self._draw_with_opengl(still, size, overlays, request.gpu)
             if not still.is_intact():
@@ -134,7 +149,11 @@ class Grabber:
         return self._stills.draw(request, draw)
 
     def _draw_with_cuda(
-        self, still: Still, size: tuple[int, int], on_gpu: bool
+        self,
+        still: Still,
+        size: tuple[int, int],
+        on_gpu: bool,
+        announce: Callable[[PictureQueued], object],
     ) -> RenderResult | None:
         """Draw and publish a picture; None where CUDA does not draw.
 
@@ -143,10 +162,13 @@ class Grabber:
 
         Args:
             on_gpu: publish it in GPU memory.
+            announce: as for `draw`.
         """
         tensor = still.tensor(size)
         while tensor is not None:
             result = self._publish(tensor if on_gpu else tensor.cpu(), flipped=False)
+            if on_gpu:
+                announce(PictureQueued(result))
             if still.finish_tensor():
                 return result
             tensor = still.tensor(size)
@@ -275,7 +297,7 @@ def _serve(grabber: Grabber, requests: int, answers: int) -> None:
                 request = render_requests.decode_request(line)
             except (*render_requests.DecodeError, ValueError) as e:
                 sys.exit(f"splatview grab: a request that makes no sense: {e}")
-            _answer(answers, _answer_to(grabber, request))
+            _answer(answers, _answer_to(grabber, request, partial(_answer, answers)))
             if not has_answered:
                 # What was imported by now lives to the end: looking through it takes
                 # 20 ms.
@@ -283,10 +305,18 @@ def _serve(grabber: Grabber, requests: int, answers: int) -> None:
                 has_answered = True
 
 
-def _answer_to(grabber: Grabber, request: RenderRequest) -> render_requests.Answer:
-    """Return the picture that was requested, or the reason why there is none."""
+def _answer_to(
+    grabber: Grabber,
+    request: RenderRequest,
+    announce: Callable[[PictureQueued], object],
+) -> render_requests.Answer:
+    """Return the picture that was requested, or the reason why there is none.
+
+    Args:
+        announce: as for `Grabber.draw`.
+    """
     try:
-        return grabber.draw(request)
+        return grabber.draw(request, announce)
     except (ViewerError, IpcError, ValueError) as e:
         return _render_error(_kind_of(e), str(e))
     except Exception as e:
