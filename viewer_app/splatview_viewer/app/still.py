@@ -175,7 +175,7 @@ class Still:
                 image.state, alpha="background", background=background
             )
         if options.show is not None:
-            self._choose_show(options.show)
+            _choose_show(self.scene, options.show, self._command, self.kind)
         if value is not None and not self._take(view, value):
             return None
         if self.scene is not None:
@@ -221,20 +221,6 @@ class Still:
             end = time.monotonic() + _LATE_WRITE_S
             wait_until(lambda: has_arrived(value) or None, end)
         return True
-
-    def _choose_show(self, show: str) -> None:
-        """Show Gaussians in a way. Raises ViewerError for anything else."""
-        if show not in SHOWS:
-            raise ViewerError(
-                f"{self._command}: --show is {show!r}; expected one of "
-                f"{', '.join(SHOWS)}"
-            )
-        if self.scene is None:
-            raise ViewerError(
-                f"{self._command}: --show is for Gaussians, and this is of kind "
-                f"{self.kind}; leave it out"
-            )
-        self.scene.change(show=show)
 
     def draw(
         self,
@@ -327,7 +313,7 @@ class Still:
         return "; ".join(filter(None, reasons))
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
-        """Queue the picture as a tensor, (H, W, 3) uint8, top row first.
+        """Return the queued picture as a tensor, (H, W, 3) uint8, top row first.
 
         It is for what torch's current stream does next; call `finish_tensor` then. None
         where CUDA does not draw: then it is for `draw`.
@@ -376,6 +362,22 @@ class Still:
         self.view = None
         self.scene = None
         self._surface = None
+
+
+def _choose_show(
+    scene: GaussianView | None, show: str, command: str, kind: str
+) -> None:
+    """Show Gaussians in a way. Raises ViewerError for anything else."""
+    if show not in SHOWS:
+        raise ViewerError(
+            f"{command}: --show is {show!r}; expected one of {', '.join(SHOWS)}"
+        )
+    if scene is None:
+        raise ViewerError(
+            f"{command}: --show is for Gaussians, and this is of kind {kind}; leave it "
+            "out"
+        )
+    scene.change(show=show)
 
 
 def _choose_device(view: ShownView, device: str, command: str) -> None:

@@ -294,8 +294,8 @@ def _parse_matrices(fields: Fields, lens: _Lens, width: int, height: int) -> Cam
         raise CameraError(
             f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]"
         )
-    (_, skew, _), (turn, _, _), last_row = K.tolist()
-    if [skew, turn, *last_row] != [0, 0, 0, 0, 1]:
+    (_, skew, _), (lower_skew, _, _), last_row = K.tolist()
+    if [skew, lower_skew, *last_row] != [0, 0, 0, 0, 1]:
         raise CameraError(
             f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], "
             "[0, 0, 1]]"

@@ -137,12 +137,12 @@ def _spun(
     """Return a vector turned around a unit axis, right-handed (Rodrigues)."""
     cosine = math.cos(angle)
     sine = math.sin(angle)
-    along = (1 - cosine) * _dot(axis, vector)
+    kept_length = (1 - cosine) * _dot(axis, vector)
     x, y, z = _cross(axis, vector)
     return (
-        cosine * vector[0] + sine * x + along * axis[0],
-        cosine * vector[1] + sine * y + along * axis[1],
-        cosine * vector[2] + sine * z + along * axis[2],
+        cosine * vector[0] + sine * x + kept_length * axis[0],
+        cosine * vector[1] + sine * y + kept_length * axis[1],
+        cosine * vector[2] + sine * z + kept_length * axis[2],
     )
 
 

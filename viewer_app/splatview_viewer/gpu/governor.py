@@ -214,10 +214,10 @@ class Governor:
 
     @property
     def least_period(self) -> float:
-        """Seconds from one picture to the next at the least; 0: as the screen has it.
+        """Return the fewest seconds between two pictures; 0: as the screen has it.
 
         Scenes are drawn SMOOTH times a second where another process needs the GPU: what
-        is beyond that costs it more than anybody sees.
+        is beyond that costs it more than a user sees.
         """
         if self.account.limited and "cuda" in self._pictures.present.interfaces:
             return 1 / SMOOTH
@@ -255,11 +255,12 @@ class Governor:
             return False
         display_ms = self._pictures.display_ms(name)
         kept_scale = None if was_moving else 1.0
-        scale = self._fluent_scale(costs, display_ms, kept_scale)
+        ms_per_second = self.account.ms_per_second
+        scale = _fluent_scale(costs, ms_per_second, display_ms, kept_scale)
         moved_ms = display_ms + self._warp_ms(warp, was_moving)
         pace = _ENOUGH if was_moving else FLUENT
         is_cheaper = moved_ms <= _WORTHWHILE * (estimate(costs, scale) + display_ms)
-        is_possible = moved_ms * pace <= self.account.ms_per_second * _DISPLAY_SHARE
+        is_possible = moved_ms * pace <= ms_per_second * _DISPLAY_SHARE
         if scale < 1.0 and is_cheaper and is_possible:
             self._moved_ms = moved_ms
             return True
@@ -313,7 +314,8 @@ class Governor:
             return 1.0
         if self.account.limited:
             display_ms = self._pictures.display_ms(name)
-            self._scale = self._fluent_scale(costs, display_ms, self._scale)
+            ms_per_second = self.account.ms_per_second
+            self._scale = _fluent_scale(costs, ms_per_second, display_ms, self._scale)
         else:
             self._scale = highest_scale(costs, ALONE / 1.3, self._scale, ALONE)
         return self._scale
@@ -343,20 +345,22 @@ class Governor:
         earliest = self._clock() - self._version_period / 2
         self._version_at = max(self._version_at + self._version_period, earliest)
 
-    def _fluent_scale(
-        self, costs: Costs, display_ms: float, kept_scale: float | None
-    ) -> float:
-        """Return the highest of SCALES with enough pictures a second.
 
-        Args:
-            costs: the costs of the scene at some of SCALES.
-            display_ms: milliseconds that each picture costs besides.
-            kept_scale: the scale for which FLUENT pictures are enough; for others it is
-                SMOOTH.
-        """
-        budget = self.account.ms_per_second / SMOOTH - display_ms
-        kept_budget = self.account.ms_per_second / FLUENT - display_ms
-        return highest_scale(costs, budget, kept_scale, kept_budget)
+def _fluent_scale(
+    costs: Costs, ms_per_second: float, display_ms: float, kept_scale: float | None
+) -> float:
+    """Return the highest of SCALES with enough pictures a second.
+
+    Args:
+        costs: the costs of the scene at some of SCALES.
+        ms_per_second: milliseconds a second that pictures may cost.
+        display_ms: milliseconds that each picture costs besides.
+        kept_scale: the scale for which FLUENT pictures are enough; for others it is
+            SMOOTH.
+    """
+    budget = ms_per_second / SMOOTH - display_ms
+    kept_budget = ms_per_second / FLUENT - display_ms
+    return highest_scale(costs, budget, kept_scale, kept_budget)
 
 
 def next_due(due: float, started_at: float, period: float) -> float:

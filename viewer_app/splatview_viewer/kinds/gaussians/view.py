@@ -295,7 +295,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             self.data.work.flush()
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
-        """Queue a picture in colours, in full resolution, without OpenGL.
+        """Return a queued picture in colours, in full resolution, without OpenGL.
 
         It is what `draw` would draw into a framebuffer of this size: uint8 (height,
         width, 3) on the GPU that draws, top row first, for what torch's current stream

@@ -64,7 +64,7 @@ def activate(
     counters: torch.Tensor,
     launcher: Launcher,
 ) -> None:
-    """Activate on the current stream; nothing is waited for.
+    """Write a scene activated, queued on the current stream.
 
     Args:
         raw: of any floating dtypes and strides, on one device; higher coefficients than

@@ -58,17 +58,17 @@ class Scene:
 
     @property
     def count(self) -> int:
-        """N."""
+        """Return N."""
         return len(self.means)
 
     @property
     def degree(self) -> int:
-        """The highest degree that `shN` holds coefficients for."""
+        """Return the highest degree that `shN` holds coefficients for."""
         return SH_REST_COUNTS.index(self.shN.shape[1])
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """All that a graph remembers of the tensors, but for `flags`."""
+        """Return all that a graph remembers of the tensors, but for `flags`."""
         tensors = (
             self.means,
             self.quats,
@@ -178,7 +178,7 @@ class RecordDrawing:
     """Draws frames as gsplat does, to the last bits: the pictures that are kept."""
 
     def __init__(self, device: torch.device) -> None:
-        """Compile the viewer's kernels if that was not done yet, about a second.
+        """Load the viewer's kernels; compile them first, about a second, unless that was done.
 
         Raises:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not
@@ -190,7 +190,7 @@ class RecordDrawing:
         self._kernels("short")
 
     def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
-        """Queue the writing of a frame's parameters to the device."""
+        """Write a frame's parameters to the device, queued on the current stream."""
         drawing = self._kernels("short").drawing
         drawing.launch("set_frame", 1, 64, parameters, target)
 
@@ -199,10 +199,10 @@ class RecordDrawing:
         draw(kind, scene, parameters, self._kernels(kind.key_type))
 
     def _kernels(self, key_type: str) -> FrameKernels:
-        alpha_max, least = defines(self.rules)
+        alpha_max, least_compensation = defines(self.rules)
         device = self._device.index
         return FrameKernels(
-            projection=kernels("projection.cu", (least,), device),
+            projection=kernels("projection.cu", (least_compensation,), device),
             drawing=kernels("frame.cu", (f"KEY={key_type}", alpha_max), device),
         )
 

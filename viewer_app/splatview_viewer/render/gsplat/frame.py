@@ -54,12 +54,12 @@ class FrameScene(Protocol):
 
     @property
     def count(self) -> int:
-        """N."""
+        """Return N."""
         ...
 
     @property
     def degree(self) -> int:
-        """The highest degree that there are coefficients for."""
+        """Return the highest degree that there are coefficients for."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class FrameScene(Protocol):
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """All that a graph remembers of the tensors, but for `flags`."""
+        """Return all that a graph remembers of the tensors, but for `flags`."""
         ...
 
     def with_flags(self, flags: torch.Tensor | None) -> Self:
@@ -85,13 +85,13 @@ class FrameDrawing(Protocol[_SceneT_contra]):
     """A way to draw frames: `drawing.RecordDrawing`, `packed.PackedDrawing`."""
 
     def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
-        """Queue the writing of a frame's parameters to the device."""
+        """Write a frame's parameters to the device, queued on the current stream."""
         ...
 
     def draw(
         self, kind: GraphKey, scene: _SceneT_contra, parameters: torch.Tensor
     ) -> None:
-        """Queue the drawing of a frame of a scene that is not empty.
+        """Draw a frame of a scene that is not empty, queued on the current stream.
 
         Args:
             kind: sizes and modes.

@@ -49,9 +49,9 @@ NEAR_GROUPS = 512
 """Groups of 32 Gaussians before those of `_group_size`: what is nearest may cover much
 of the picture."""
 _THREADS = 256
-_FOUND = 8 * _THREADS
+_DEPTHS_OF_BLOCK = 8 * _THREADS
 """Gaussians of a block of `find_depths`."""
-_SORTED = 16 * _THREADS
+_KEYS_OF_BLOCK = 16 * _THREADS
 """Gaussians of a block of a sort."""
 _PASSES = 3
 _DIGITS = 256
@@ -80,13 +80,13 @@ class PackedScene:
 
     @property
     def count(self) -> int:
-        """N."""
+        """Return N."""
         # Quicker than `len`.
         return self.shapes.shape[0]
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """All that a graph remembers of the tensors, but for `flags`."""
+        """Return all that a graph remembers of the tensors, but for `flags`."""
         addresses = (self.shapes.data_ptr(), self.colors.data_ptr())
         return (*addresses, self.shapes.shape, self.colors.shape)
 
@@ -106,7 +106,7 @@ def bytes_of(degree: int) -> int:
 
 
 def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
-    """Pack Gaussians on the current stream; nothing is waited for.
+    """Write Gaussians packed, queued on the current stream.
 
     Args:
         active: the Gaussians.
@@ -178,7 +178,7 @@ class _Packed(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, kind: GraphKey, scene: PackedScene) -> _Packed:
+    def of_scene(cls, kind: GraphKey, scene: PackedScene) -> _Packed:
         flags = 0
         if kind.selected and scene.flags is not None:
             flags = scene.flags.data_ptr()
@@ -212,7 +212,7 @@ class _Picture(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, kind: GraphKey) -> _Picture:
+    def of_kind(cls, kind: GraphKey) -> _Picture:
         columns, rows = kind.tiles
         bins_x = blocks(kind.width, BIN)
         return cls(
@@ -286,7 +286,7 @@ class PackedDrawing:
     """Draws frames of packed scenes."""
 
     def __init__(self, device: torch.device) -> None:
-        """Compile the viewer's kernels if that was not done yet, about two seconds.
+        """Load the viewer's kernels; compile them first, about two seconds, unless that was done.
 
         Raises:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not
@@ -298,7 +298,7 @@ class PackedDrawing:
         """The kernels of packed_order.cu, for what does not depend on bins."""
 
     def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
-        """Queue the writing of a frame's parameters to the device."""
+        """Write a frame's parameters to the device, queued on the current stream."""
         self.order.launch("set_frame", 1, 64, parameters, target)
 
     def draw(
@@ -318,7 +318,7 @@ class PackedDrawing:
 
 def bins_max(kind: GraphKey) -> int:
     """Return the first of `BINS` that is enough for a picture."""
-    bins = _Picture.of(kind).bins
+    bins = _Picture.of_kind(kind).bins
     return next(limit for limit in BINS if bins <= limit)
 
 
@@ -356,24 +356,26 @@ class _PackedFrame:
         self._device = scene.shapes.device
         self._parameters = parameters
         self._kernels = kernels
-        self._scene = _Packed.of(kind, scene)
-        self._picture = _Picture.of(kind)
-        self._open = self._words(self._picture.bins)
+        self._scene = _Packed.of_scene(kind, scene)
+        self._picture = _Picture.of_kind(kind)
+        self._open = self._new_tensor(self._picture.bins)
         """Tiles of each bin that are not finished."""
-        self._counters = self._words(_COUNTER_WORDS)
+        self._counters = self._new_tensor(_COUNTER_WORDS)
         self._order: torch.Tensor
         """(N,) int32 Gaussians in sight, nearest first."""
 
-    def _words(self, *shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    def _new_tensor(
+        self, *shape: int, dtype: torch.dtype = torch.int32
+    ) -> torch.Tensor:
         """Return an uninitialised tensor on the device."""
         return torch.empty(shape, dtype=dtype, device=self._device)
 
     def sort(self) -> None:
-        """Bring what is in sight into the order of depth."""
+        """Put what is in sight into the order of depth."""
         launch = self._kernels.order.launch
         count = self._count
-        parts = blocks(count, _SORTED)
-        status = self._words(_PASSES, parts * _DIGITS)
+        block_count = blocks(count, _KEYS_OF_BLOCK)
+        status = self._new_tensor(_PASSES, block_count * _DIGITS)
         counters = self._counters
         launch(
             "begin_frame",
@@ -385,10 +387,10 @@ class _PackedFrame:
             _INT(status.numel()),
             self._open,
         )
-        depths = self._words(count)
+        depths = self._new_tensor(count)
         launch(
             "find_depths",
-            blocks(count, _FOUND),
+            blocks(count, _DEPTHS_OF_BLOCK),
             _THREADS,
             self._parameters,
             self._scene,
@@ -397,16 +399,16 @@ class _PackedFrame:
             counters,
         )
         launch("start_digits", 1, _THREADS, counters)
-        keys = self._words(count)
-        ids = self._words(count)
-        other_ids = self._words(count)
+        keys = self._new_tensor(count)
+        ids = self._new_tensor(count)
+        other_ids = self._new_tensor(count)
         # Each pass writes into what the one before it has read.
         for name, passed, arrays in (
             ("sort_by_low_digit", status[0], (depths, _NULL, keys, ids)),
             ("sort_by_middle_digit", status[1], (keys, ids, depths, other_ids)),
             ("sort_by_high_digit", status[2], (depths, other_ids, _NULL, ids)),
         ):
-            launch(name, parts, _THREADS, _INT(count), *arrays, counters, passed)
+            launch(name, block_count, _THREADS, _INT(count), *arrays, counters, passed)
         self._order = ids
 
     def draw_slabs(self) -> None:
@@ -418,24 +420,24 @@ class _PackedFrame:
         bins = self._picture.bins
         # The tensors have to stay until the last kernel is launched.
         tensors = {
-            "footprints": self._words(size, 8),
-            "tints": self._words(size, 4),
-            "touched": self._words(size, 4),
-            "mask_begins": self._words(size),
-            "masks": self._words(kind.slots, dtype=torch.int16),
-            "counts": self._words(bins, max(slab.groups for slab in slabs)),
-            "totals": self._words(bins),
-            "bins": self._words(bins, 2),
-            "pair_gaussians": self._words(kind.slots),
+            "footprints": self._new_tensor(size, 8),
+            "tints": self._new_tensor(size, 4),
+            "touched": self._new_tensor(size, 4),
+            "mask_begins": self._new_tensor(size),
+            "masks": self._new_tensor(kind.slots, dtype=torch.int16),
+            "counts": self._new_tensor(bins, max(slab.groups for slab in slabs)),
+            "totals": self._new_tensor(bins),
+            "bins": self._new_tensor(bins, 2),
+            "pair_gaussians": self._new_tensor(kind.slots),
             # Eight are read at a time.
-            "pair_tiles": self._words(kind.slots + 8, dtype=torch.int16),
+            "pair_tiles": self._new_tensor(kind.slots + 8, dtype=torch.int16),
         }
         addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
         lists = _Lists(slots=kind.slots, **addresses)
-        colors = self._words(kind.height, kind.width, 4)
+        colors = self._new_tensor(kind.height, kind.width, 4)
         depths: Any = _NULL
         if kind.depth:
-            depths = self._words(kind.height, kind.width)
+            depths = self._new_tensor(kind.height, kind.width)
         for slab in slabs:
             self._list_slab(slab, lists)
             self._blend_slab(slab, lists, colors, depths)
@@ -458,11 +460,11 @@ class _PackedFrame:
 
     @property
     def _group_size(self) -> int:
-        """Gaussians that a block lists: GROUP in packed.cuh."""
+        """Return the number of Gaussians that a block lists: GROUP in packed.cuh."""
         return 8 * 1024 // bins_max(self._kind) * _WARP
 
     def _list_slab(self, slab: _Slab, lists: _Lists) -> None:
-        """List the Gaussians of a slab by bins."""
+        """Make lists of a slab's Gaussians by bins."""
         launch = self._kernels.slab.launch
         picture = self._picture
         counters = self._counters

@@ -31,7 +31,7 @@ class PackedFrames:
     """Draws what `DeviceGaussians` has loaded last, packed with the first frame of it."""
 
     def __init__(self, device: torch.device, gaussians: DeviceGaussians) -> None:
-        """Compile the viewer's kernels if that was not done yet, about two seconds.
+        """Load the viewer's kernels; compile them first, about two seconds, unless that was done.
 
         Raises:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not
@@ -47,11 +47,11 @@ class PackedFrames:
         self._drawn: PackedScene | None = None
         """The scene of the last picture."""
         self._refusal = ""
-        """Why none is drawn here until nobody looks any more."""
+        """Why none is drawn here until `free` is called."""
 
     @property
     def note(self) -> str:
-        """As `Renderer.draft_note`."""
+        """Return what `Renderer.draft_note` is to say."""
         if self._reason:
             return f"moving pictures are not packed: {self._reason}"
         if self._drawn is None:
@@ -86,7 +86,7 @@ class PackedFrames:
         return self._refusal or obstacle(camera, options)
 
     def give_up(self, reason: str) -> None:
-        """Draw in another way until nobody looks any more.
+        """Draw in another way until `free` is called.
 
         To try again is to release memory and take it each time.
         """

@@ -126,18 +126,18 @@ class GraphKey(NamedTuple):
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Columns and rows of tiles."""
+        """Return columns and rows of tiles."""
         return blocks(self.width, TILE), blocks(self.height, TILE)
 
     @property
     def tile_count(self) -> int:
-        """Number of tiles."""
+        """Return the number of tiles."""
         columns, rows = self.tiles
         return columns * rows
 
     @property
     def key_type(self) -> str:
-        """C's name for the type in which tiles are sorted."""
+        """Return C's name for the type in which tiles are sorted."""
         if self.tile_count <= SHORT_TILES:
             return "short"
         return "int"

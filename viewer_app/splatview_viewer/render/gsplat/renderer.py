@@ -518,7 +518,7 @@ class GsplatPicture(RenderedPicture):
             return self._source
 
     def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
-        """Queue the picture over RGB in [0, 1], as `RenderedPicture.over_background`.
+        """Return the queued picture over RGB in [0, 1], as `RenderedPicture.over_background`.
 
         Of what was drawn for OpenGL, without asking it for anything.
         """

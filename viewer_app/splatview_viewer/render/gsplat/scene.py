@@ -164,7 +164,7 @@ class DeviceGaussians:
 
     @property
     def active(self) -> Active:
-        """The Gaussians, in the buffers."""
+        """Return the Gaussians, in the buffers."""
         if self._must_unpack:
             assert self._packed is not None
             self._reserve()
@@ -220,7 +220,7 @@ class DeviceGaussians:
 
     @property
     def frame_scene(self) -> Scene:
-        """The Gaussians as frames of record are drawn from."""
+        """Return the Gaussians as frames of record are drawn from."""
         active = self.active
         return Scene(
             active.means,
