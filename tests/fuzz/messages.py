@@ -46,6 +46,7 @@ def to_trainer() -> list[Any]:
         ),
         messages.Open(3, "device-ring"),
         messages.Release(3),
+        messages.VersionPace(3, 10.0),
         messages.Fetch("fds-0123456789abcdef01234567"),
         messages.Pause(True),
         messages.Step(),

@@ -112,6 +112,7 @@ def _packets_of_flood(run: _Run, name: str) -> list[bytes]:
     if name == "opens":
         flood = (
             messages.Open(0, "ring"),
+            messages.VersionPace(0, 10.0),
             messages.Release(0),
             messages.Open(0, "host"),
             messages.Pause(False),

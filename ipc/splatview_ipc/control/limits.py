@@ -6,7 +6,7 @@ They are checked before anything is allocated or opened.
 VERSION = "0.2.0"
 """Release of splatview; the build and `splatview.__version__` read it here. Refusals
 for another protocol name it."""
-PROTOCOL = 14
+PROTOCOL = 15
 """Version of messages and shared-memory layouts. Both sides exchange it first;
 different ones do not talk."""
 
@@ -36,6 +36,8 @@ MAX_META_TEXT = 1024
 MAX_META_BYTES = 48 * 1024
 """Bytes of all texts in the metadata that a caller gives a frame: a slot's header holds
 them beside all else."""
+MAX_PACE = 240.0
+"""Versions of a stream a second that a viewer can say it takes: as many as come."""
 MAX_COUNTER = 2**63 - 1
 """The largest version, and the last nanosecond since the epoch, that there may be."""
 MAX_SEGMENT = 1 << 42

@@ -254,6 +254,16 @@ class Release(_Message, frozen=True):
     index: Index
 
 
+class VersionPace(_Message, frozen=True):
+    """Expect the viewer to take at most this many versions of an opened stream a second.
+
+    It counts until Release or the next Open; without it MAX_PACE does.
+    """
+
+    index: Index
+    hz: Annotated[float, Meta(gt=0, le=limits.MAX_PACE)]
+
+
 class Fetch(_Message, frozen=True):
     """Send the descriptors of this token over the connection.
 
@@ -301,7 +311,18 @@ class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Hello | Open | Release | Fetch | Pause | Step | Snapshot | Photos | Bye
+ToTrainer = (
+    Hello
+    | Open
+    | Release
+    | VersionPace
+    | Fetch
+    | Pause
+    | Step
+    | Snapshot
+    | Photos
+    | Bye
+)
 
 
 # From a trainer to a viewer.

@@ -33,6 +33,13 @@ PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
 The last version is always sent.
 """
 DEFAULT_PERIOD_S = 1 / 60
+MARKS_PER_VERSION = 2
+"""Versions that are written in place for each one that the fastest reader takes.
+
+What a reader takes is then older by at most half its period.
+"""
+LOWEST_PACE = 5.0
+"""Versions a second that the readers of a stream in place are taken to need at least."""
 
 
 @dataclass(slots=True)
@@ -76,6 +83,20 @@ class Channel:
     def __post_init__(self) -> None:
         self.is_zero_copy = self.transport in ZERO_COPY
         self.period = PERIOD_S.get(self.transport, DEFAULT_PERIOD_S)
+
+    def follow_pace(self, hz: float) -> None:
+        """Write in place as often as the fastest reader needs it.
+
+        Args:
+            hz: versions that it takes a second.
+        """
+        if not self.is_zero_copy:
+            return
+        needed_period = 1 / (MARKS_PER_VERSION * max(hz, LOWEST_PACE))
+        period = max(needed_period, DEFAULT_PERIOD_S)
+        # A faster reader does not wait for the end of a long period.
+        self.next_write_at += period - self.period
+        self.period = period
 
     def take_writer(self) -> Writer | None:
         """Return the writer, which the caller closes, and forget all that it holds."""

@@ -47,6 +47,8 @@ class ViewerPeer:
     """The manifest sent last."""
     opened: dict[int, str] = field(default_factory=dict)
     """Transports by stream."""
+    paces: dict[int, float] = field(default_factory=dict)
+    """Versions a second that it takes at most, by stream, as far as it has said."""
     offered: dict[int, Ref] = field(default_factory=dict)
     """References sent last, by stream."""
 
@@ -120,6 +122,8 @@ class Viewers:
                 return self._open(peer, message)
             case messages.Release():
                 return self._release(peer, message.index)
+            case messages.VersionPace():
+                return self._note_pace(peer, message)
             case messages.Snapshot() | messages.Photos():
                 return self._pass_on(peer, message)
             case messages.Pause():
@@ -146,11 +150,14 @@ class Viewers:
             return False
         last_transport = peer.opened.get(index)
         peer.offered.pop(index, None)  # a repeated Open requests the offer again
+        peer.paces.pop(index, None)
         if transport != last_transport:
             stream.open(transport)
             peer.opened[index] = transport
             if last_transport is not None:
                 stream.release(last_transport)
+                _follow_paces(self._peers.values(), stream, last_transport)
+        _follow_paces(self._peers.values(), stream, transport)
         return True
 
     def _release(self, peer: ViewerPeer, index: int) -> bool:
@@ -159,7 +166,21 @@ class Viewers:
         if transport is None:
             return False
         peer.offered.pop(index, None)
-        self._by_index()[index].release(transport)
+        peer.paces.pop(index, None)
+        stream = self._by_index()[index]
+        stream.release(transport)
+        _follow_paces(self._peers.values(), stream, transport)
+        return True
+
+    def _note_pace(self, peer: ViewerPeer, message: messages.VersionPace) -> bool:
+        """Note how many versions a viewer takes; return whether the stream is open."""
+        index = message.index
+        transport = peer.opened.get(index)
+        if transport is None:
+            return False
+        peer.paces[index] = message.hz
+        stream = self._by_index()[index]
+        _follow_paces(self._peers.values(), stream, transport)
         return True
 
     def _pass_on(
@@ -242,3 +263,15 @@ class Viewers:
         """Close what belongs to the viewers, but for their connections."""
         for peer in self._peers.values():
             peer.close()
+
+
+def _follow_paces(peers: Iterable[ViewerPeer], stream: Stream, transport: str) -> None:
+    """Have a stream be written as often as the fastest reader of a transport needs it."""
+    index = stream.index
+    paces = [
+        peer.paces.get(index, limits.MAX_PACE)
+        for peer in peers
+        if peer.opened.get(index) == transport
+    ]
+    if paces:
+        stream.follow_pace(transport, max(paces))

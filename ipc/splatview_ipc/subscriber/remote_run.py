@@ -299,9 +299,13 @@ class RemoteRun:
         self._drop_awaited(index)
         self._requested[index] = transport
         if transport:
-            self.send(messages.Open(index, transport))  # type: ignore[arg-type]
+            stream.request(transport)
         else:
             self.send(messages.Release(index))
+
+    def has_requested(self, stream: RemoteStream) -> bool:
+        """Return whether the trainer was asked to share a stream as it is wanted now."""
+        return self._requested.get(stream.info.index) == stream.wanted_transport
 
     def _receive(self) -> bool:
         """Take in messages; return whether something changed that is shown."""

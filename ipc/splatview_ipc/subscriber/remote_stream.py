@@ -5,10 +5,12 @@ It settles on the transport that brings its frames, and on the next one when tha
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import messages
 from splatview_ipc.control.errors import reason_of
+from splatview_ipc.control.limits import MAX_PACE
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.transports import TRANSPORTS, Reader
 
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.control.messages import Ref, StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
+
+_PACE_CHANGE = 0.25
+"""Part of the last pace by which another one must differ for the trainer to be told."""
+_PACE_PERIOD_S = 1.0
+"""Seconds until the trainer is told of a lower pace than the last one."""
 
 
 class RemoteStream:
@@ -53,6 +60,9 @@ class RemoteStream:
         """Transports that cannot be used here, with the reason."""
         self._doubted: Ref | None = None
         """The reference that could not be opened at the first try."""
+        self._told_pace = MAX_PACE
+        """The pace that the trainer goes by."""
+        self._pace_told_at = -math.inf
         self._rate = Rate()
         self._last_version = 0
         """The newest version at the last `measure`."""
@@ -153,6 +163,28 @@ class RemoteStream:
         """
         return None if self._reader is None else self._reader.read(after)
 
+    def tell_pace(self, hz: float, now: float) -> None:
+        """Tell the trainer how many versions a second are going to be taken at most.
+
+        It shares tensors in place less often then. To be called whenever a version
+        might be taken: small changes are not told, nor is a lower pace more than once
+        in a second. Waits for nothing.
+
+        Args:
+            hz: over 0; inf: as many as come.
+            now: the clock's seconds.
+        """
+        pace = min(hz, MAX_PACE)
+        told_pace = self._told_pace
+        if abs(pace - told_pace) <= _PACE_CHANGE * told_pace:
+            return
+        if pace < told_pace and now < self._pace_told_at + _PACE_PERIOD_S:
+            return
+        if self.wanted_transport and self.run.has_requested(self):
+            self._told_pace = pace
+            self._pace_told_at = now
+            self.run.send(messages.VersionPace(self.info.index, pace))
+
     def request_snapshot(self) -> None:
         """Have the trainer take a full snapshot of its GPU's memory.
 
@@ -180,6 +212,11 @@ class RemoteStream:
         return self._reader.torn if self._reader is not None else 0
 
     # For RemoteRun.
+
+    def request(self, transport: str) -> None:
+        """Request the offer of a transport. The trainer forgets the pace with it."""
+        self._told_pace = MAX_PACE
+        self.run.send(messages.Open(self.info.index, transport))  # type: ignore[arg-type]
 
     @property
     def known_tokens(self) -> frozenset[str]:
@@ -213,7 +250,7 @@ class RemoteStream:
                 self._choose()
             else:  # perhaps it was replaced just now
                 self._doubted = offer.ref
-                self.run.send(messages.Open(self.info.index, offer.transport))
+                self.request(offer.transport)
 
     def _follow(self, offer: messages.Offer, fds: Mapping[str, Sequence[int]]) -> None:
         """Have the reader follow an offer, or make another reader for it."""

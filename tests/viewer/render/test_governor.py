@@ -5,6 +5,7 @@ The tests turn its clock.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pytest
@@ -194,6 +195,18 @@ def test_fast_versions_are_loaded_at_a_limited_pace(
             loaded += 1
         clock.now += 0.001
     assert 9.5 <= loaded / 4 <= 10.5
+
+
+def test_the_pace_of_versions_is_that_of_a_shared_gpu_only(clock: Clock) -> None:
+    governor = needed_by_others(clock)
+    assert governor.version_pace(180.0) == 10
+    assert governor.version_pace(30.0, moving=True) == 10
+    assert governor.version_pace(30.0) > 60
+    unlimited = needed_by_others(clock, 1.0)
+    assert unlimited.version_pace(180.0, moving=True) == 10
+    assert unlimited.version_pace(180.0) == math.inf
+    governor.account.shared = False
+    assert governor.version_pace(180.0, moving=True) == math.inf
 
 
 # -- pictures on the screen that show a scene's last one moved ----------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from splatview_viewer.app.loop import App
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.core.view import Wants
+from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.web.messages import Visible
 from splatview_viewer.workspace.slot import Slot
@@ -33,6 +36,22 @@ class Announced(ValueSource):
     def feed(self, view: ShownView) -> bool:
         self.feed_count += 1
         return self.feeding()
+
+
+class PacedSource(Announced):
+    """Source that notes the pace that it is told."""
+
+    def __init__(self, feeding: Callable[[], bool]) -> None:
+        super().__init__(feeding)
+        self.pace = 0.0
+        self.is_behind = True
+        self.camera_moves = False
+
+    def has_new_value(self) -> bool:
+        return self.is_behind
+
+    def tell_pace(self, hz: float, now: float) -> None:
+        self.pace = hz
 
 
 def nothing() -> bool:
@@ -140,3 +159,25 @@ def test_loop_rests_while_the_page_is_hidden() -> None:
         time = ManualClock(house.app)
         time.count_turns_within(3.0)
         assert time.count_turns_within(10.0) < 200
+
+
+def test_a_source_is_told_how_many_versions_are_going_to_be_taken(
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pace_of_shared_gpu(_: Governor, rate_hz: float, moving: bool) -> float:
+        return 10.0 if moving else math.inf
+
+    def view_wants(_: GaussianView) -> Wants:
+        return Wants(moving=source.camera_moves)
+
+    monkeypatch.setattr(Governor, "version_pace", pace_of_shared_gpu)
+    monkeypatch.setattr(GaussianView, "wants", property(view_wants))
+    source = PacedSource(nothing)
+    select(viewer, source, "gaussians")
+    viewer.until(lambda: source.pace == math.inf)
+    source.camera_moves = True
+    viewer.until(lambda: source.pace == 10)
+    # Also while all that was published is shown.
+    source.is_behind = False
+    source.camera_moves = False
+    viewer.until(lambda: source.pace == math.inf)

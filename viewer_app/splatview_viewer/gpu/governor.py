@@ -7,6 +7,7 @@ picture may begin and how large it may be while the camera moves.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -320,10 +321,8 @@ class Governor:
             self._scale = highest_scale(costs, ALONE / 1.3, self._scale, ALONE)
         return self._scale
 
-    def next_version(self, rate_hz: float, moving: bool = False) -> float:
-        """Return the time of the clock at which a scene's next version may be loaded.
-
-        0 means now.
+    def version_pace(self, rate_hz: float, moving: bool = False) -> float:
+        """Return how many versions of scenes a second may be loaded; inf: all.
 
         Args:
             rate_hz: versions that come in a second.
@@ -331,11 +330,19 @@ class Governor:
                 is.
         """
         if not self.account.shared or not (self.account.limited or moving):
-            return 0.0
+            return math.inf
         if moving or rate_hz > SLOW:
-            pace = VERSIONS
-        else:
-            pace = SLOW * 10
+            return VERSIONS
+        return SLOW * 10
+
+    def next_version(self, rate_hz: float, moving: bool = False) -> float:
+        """Return the time of the clock at which a scene's next version may be loaded.
+
+        0 means now. The arguments are those of `version_pace`.
+        """
+        pace = self.version_pace(rate_hz, moving)
+        if math.isinf(pace):
+            return 0.0
         self._version_period = 1 / pace
         return max(self.next_picture(), self._version_at + self._version_period)
 

@@ -75,6 +75,8 @@ class Feeder:
             if view is not None and slot.entry.fault and view.wants.busy:
                 # Viewports do not call it while they show the fault.
                 view.tick(now)
+            if view is not None and about(view.kind).paced:
+                slot.source.tell_pace(self._version_pace(slot), now)
             if not slot.source.has_new_value():
                 slot.missed = 0
                 return False
@@ -120,10 +122,15 @@ class Feeder:
         viewports = self._catalogue.links.viewports_of(slot)
         return any(viewport.user.accepts_value(now) for viewport in viewports)
 
+    def _version_pace(self, slot: Slot) -> float:
+        """Return how many versions a second the governor lets an entry take."""
+        governor = self._gpu_work.governor
+        return governor.version_pace(slot.entry.rate_hz, _is_moving(slot))
+
     def _next_version_at(self, slot: Slot) -> float:
         """Return when the governor lets an entry take another version."""
-        is_moving = any(view.wants.moving for view in slot.views.values())
-        return self._gpu_work.governor.next_version(slot.entry.rate_hz, is_moving)
+        governor = self._gpu_work.governor
+        return governor.next_version(slot.entry.rate_hz, _is_moving(slot))
 
     def _has_ready_screen(self, slot: Slot) -> bool:
         """Return whether a screen that shows an entry takes pictures.
@@ -174,3 +181,8 @@ class Feeder:
             slot.views[None] = view
             slot.view_kind = slot.entry.kind
         return view
+
+
+def _is_moving(slot: Slot) -> bool:
+    """Return whether the camera moves in one of an entry's views."""
+    return any(view.wants.moving for view in slot.views.values())

@@ -267,6 +267,9 @@ class ShardedStream:
             shard.stream.release()
             shard.read_version = 0
 
+    def tell_pace(self, hz: float, now: float) -> None:
+        """Keep the pace of the ranks: fewer marks would be of steps further apart."""
+
     def refuse(self, reason: str) -> None:
         for shard in self.shards:
             if shard.stream.gpu:

@@ -95,6 +95,12 @@ class ValueSource:
         """Return whether `feed` would bring something new. Cheap."""
         return False
 
+    def tell_pace(self, hz: float, now: float) -> None:
+        """Tell the publisher how many values a second are going to be taken at most.
+
+        As `RemoteStream.tell_pace`.
+        """
+
     def resend(self) -> None:
         """Count the value handed out last as new: it was overwritten."""
 
@@ -216,6 +222,9 @@ class StreamSource(ValueSource):
         if not changes_in_place or not stream.run.alive or self._last_version == 0:
             return False
         return time.monotonic() >= self._next_live_look
+
+    def tell_pace(self, hz: float, now: float) -> None:
+        self.stream.tell_pace(hz, now)
 
     def resend(self) -> None:
         self._last_version = 0
