@@ -315,19 +315,19 @@ def _sections() -> Iterator[tuple[str, str]]:
 
 def test_sections_that_promise_name_what_holds_it() -> None:
     """Find a test, or a link to figures or to security's tests, beside a promise."""
-    for place, section in _sections():
+    for section_name, section in _sections():
         promise = _PROMISE.search(" ".join(section.split()))
         if promise is None or _PROOF.search(section):
             continue
         pytest.fail(
-            f"{place}: names no test for {promise[0]!r}; name one as "
+            f"{section_name}: names no test for {promise[0]!r}; name one as "
             "(test: `tests/x.py::test_y`), or say less"
         )
 
 
 def test_figures_name_what_holds_them() -> None:
     """Find a test, a row or a source in a figure's paragraph or in one beside it."""
-    for place, section in _sections():
+    for section_name, section in _sections():
         paragraphs = re.split(r"\n\s*\n", section)
         for index, paragraph in enumerate(paragraphs):
             figure = _FIGURE.search(" ".join(paragraph.split()))
@@ -335,7 +335,7 @@ def test_figures_name_what_holds_them() -> None:
             if figure is None or _PROOF.search(nearby) or _SOURCE.search(nearby):
                 continue
             pytest.fail(
-                f"{place}: names no test for {figure[0]!r}; name one as (test: "
+                f"{section_name}: names no test for {figure[0]!r}; name one as (test: "
                 "`tests/x.py::test_y`), link a row of performance.md or a source, "
                 "or say less"
             )

@@ -78,8 +78,8 @@ def test_projection_is_gsplat_s(model: CameraModel, antialiased: bool) -> None:
     """
     s = odd_scene()
     view = replace(looking_at_origin(333, 250, model=model), far=8.0)
-    least = gsplat_rules(DEVICE).least_compensation
-    module = kernels("projection.cu", (f"LEAST_COMPENSATION={least}f",))
+    least_compensation = gsplat_rules(DEVICE).least_compensation
+    module = kernels("projection.cu", (f"LEAST_COMPENSATION={least_compensation}f",))
     radii, *got = projected(module, s, view, antialiased)
     expected_radii, *expected = gsplat_projects(s, view, antialiased)
     is_seen = (expected_radii > 0).all(1)
@@ -88,7 +88,7 @@ def test_projection_is_gsplat_s(model: CameraModel, antialiased: bool) -> None:
     assert is_same.float().mean() > 0.99
     is_seen &= is_same
     centers, depths, conics, *compensations = [t[is_seen].double() for t in got]
-    their_centers, their_depths, their_conics, *theirs = [
+    their_centers, their_depths, their_conics, *their_compensations = [
         t[is_seen].double() for t in expected
     ]
     assert torch.equal(centers.nan_to_num(), their_centers.nan_to_num())
@@ -99,6 +99,10 @@ def test_projection_is_gsplat_s(model: CameraModel, antialiased: bool) -> None:
     is_close = (conics - their_conics).abs().amax(1) <= bound
     is_finite = torch.isfinite(their_conics).all(1) & torch.isfinite(thinness)
     assert is_close[is_finite].double().mean() > 0.97
-    for ours, their in zip(compensations, theirs, strict=True):
-        is_close = torch.isclose(ours, their, rtol=0, atol=0.02, equal_nan=True)
+    for compensation, their_compensation in zip(
+        compensations, their_compensations, strict=True
+    ):
+        is_close = torch.isclose(
+            compensation, their_compensation, rtol=0, atol=0.02, equal_nan=True
+        )
         assert is_close.double().mean() > 0.999

@@ -109,10 +109,10 @@ def test_any_value_of_a_control_word_gives_a_frame_within_its_slot_or_none(
     @example(_in_each_slot(VERSION))
     @example([(SLOT_COUNT, _MAX_WORD), (CAPACITY, _MAX_WORD)])
     def check_reader(writes: list[tuple[int, int]]) -> None:
-        for index, word in enumerate(honest_words):
-            slot_words[index] = word
-        for index, word in writes:
-            slot_words[index] = word
+        for index, new_word in enumerate(honest_words):
+            slot_words[index] = new_word
+        for index, new_word in writes:
+            slot_words[index] = new_word
         frame = ring.reader.read()
         if frame is not None:
             assert 0 < frame.version <= limits.MAX_COUNTER

@@ -611,7 +611,7 @@ def test_in_place_without_fences_is_found_on_the_weaker_memory(
 
 
 def test_metadata_in_place_are_those_of_their_version() -> None:
-    """Most of them stay, and are not encoded again; equal ones may be of other types."""
+    """Change few of them at a time; equal ones may be of other types."""
     global current
     current = _Memory()
     writer = _InPlaceWriter()

@@ -131,7 +131,7 @@ def test_frames_of_a_new_size_take_a_new_ring(pair: Pair) -> None:
 
 
 def test_a_ring_that_is_too_small_is_replaced_without_a_grace(pair: Pair) -> None:
-    """Also where the helper sleeps because the trainer is busy."""
+    """Make the helper sleep, as it does while the trainer is busy."""
     pair.publish(image(0))
     shows(pair, 0)
     for _ in range(20):

@@ -68,8 +68,8 @@ def test_tensors_in_place_are_described_again_only_where_something_moved(
     assert moved["quats"].data_ptr() == scene["quats"].data_ptr()
     assert share() is moved
     scene["quats"] = scene["quats"].detach()
-    other = share()
-    assert other is not moved
+    last = share()
+    assert last is not moved
     scene["means"].data = scene["means"].data[:3]
     assert layout.match(scene, {}) is None
 
@@ -108,7 +108,7 @@ def small_scene(value: float = 0.0) -> dict[str, torch.Tensor]:
 def test_gaussians_are_copied_only_if_every_publish_moves_them(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, steps_of_each: int, transport: str
 ) -> None:
-    """However many of the publishes are shared: most come too fast for that."""
+    """Publish at a pace at which most versions come too fast to be shared."""
     writer: Any = SharingWriter()
     in_place = Transport(lambda tensors, growing: writer, RING.reader, "")
     monkeypatch.setitem(TRANSPORTS, "in-place", in_place)

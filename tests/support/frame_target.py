@@ -66,12 +66,12 @@ class FrameTarget:
 
     @property
     def needed(self) -> int:
-        """Number of pairs of the frame."""
+        """Return the number of pairs of the frame."""
         return int(self._needed)
 
     @property
     def pixels(self) -> Pixels:
-        """The picture."""
+        """Return the picture."""
         rgba = self.rgba.float().numpy()
         depth = None if self.depth is None else self.depth.numpy()
         return Pixels(rgba[..., :3], rgba[..., 3], depth)

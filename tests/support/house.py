@@ -91,19 +91,21 @@ class House:
                 return False
             drawn = read_pixels(user.screen.framebuffer)[..., :3]
             x, y, width, height = newest.box
-            part = drawn[y : y + height, x : x + width]
-            return np.array_equal(decoded(newest), part)
+            pane_pixels = drawn[y : y + height, x : x + width]
+            return np.array_equal(decoded(newest), pane_pixels)
 
         self.until(has_final)
         picture = self._newest[page]
         interface = self.interface(page)
         assert interface is not None
         interface_pixels = interface.astype(int)
-        shown = np.zeros_like(interface_pixels[..., :3])
+        picture_pixels = np.zeros_like(interface_pixels[..., :3])
         x, y, width, height = picture.box
-        shown[y : y + height, x : x + width] = decoded(picture)
+        picture_pixels[y : y + height, x : x + width] = decoded(picture)
         alpha = interface_pixels[..., 3:]
-        return (interface_pixels[..., :3] * alpha + shown * (255 - alpha) + 127) // 255
+        return (
+            interface_pixels[..., :3] * alpha + picture_pixels * (255 - alpha) + 127
+        ) // 255
 
     def interface(self, page: Page) -> np.ndarray | None:
         """Return a page's interface as far as it has come.

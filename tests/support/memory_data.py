@@ -447,19 +447,19 @@ def several() -> MemorySnapshot:
 def rank_table(count: int) -> RankTable:
     """Return the list of a folder's snapshots; that of rank 1 cannot be read."""
     ranks = []
-    for number in range(count):
+    for rank in range(count):
         memory = RankMemory(
-            device=number,
-            events=1000 + number,
+            device=rank,
+            events=1000 + rank,
             allocations=500,
-            peak_bytes=(100 + count * number % 37) * MB,
+            peak_bytes=(100 + count * rank % 37) * MB,
             peak_moment=700,
             reserved_bytes=150 * MB,
             end_bytes=50 * MB,
         )
-        path = Path(f"rank{number}.pickle")
-        if number == 1:
-            ranks.append(Rank(path, number, None, "truncated or damaged"))
+        path = Path(f"rank{rank}.pickle")
+        if rank == 1:
+            ranks.append(Rank(path, rank, None, "truncated or damaged"))
         else:
-            ranks.append(Rank(path, number, memory))
+            ranks.append(Rank(path, rank, memory))
     return RankTable(Path("snapshots"), tuple(ranks))

@@ -67,7 +67,7 @@ def empty_packed(n: int, degree: int) -> PackedScene:
 
 
 def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScene:
-    """Pack an activated scene, without a selection."""
+    """Return an activated scene, packed, without a selection."""
     colors = torch.cat([gaussians.sh0[:, None], gaussians.shN], 1)
     active = Active(
         means=gaussians.means.contiguous(),
@@ -198,7 +198,7 @@ class ListedSlab:
 
     @property
     def pair_count(self) -> int:
-        """Number of pairs of a Gaussian and a bin."""
+        """Return the number of pairs of a Gaussian and a bin."""
         return sum(len(ranks) for ranks in self.ranks)
 
 
@@ -306,7 +306,7 @@ class Crowd:
     """Launches the kernels of packed_slab.cu as behind millions of large Gaussians."""
 
     def __init__(self, kernels: Launcher, masks: int) -> None:
-        """Wrap the kernels.
+        """Take the kernels to call.
 
         Args:
             kernels: The kernels.

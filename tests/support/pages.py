@@ -48,9 +48,9 @@ def _do_nothing() -> None:
 
 def shows(client: Client, pixels: np.ndarray, **options: Any) -> int:
     """Send a picture as `send` does, and wait until it is on the page."""
-    number = send(client, pixels, **options)
-    wait_until(lambda: number in client.acks, f"picture {number} shown")
-    return number
+    picture_number = send(client, pixels, **options)
+    wait_until(lambda: picture_number in client.acks, f"picture {picture_number} shown")
+    return picture_number
 
 
 def send(

@@ -83,17 +83,17 @@ def training_step(*, leaks: bool) -> dict[str, Any]:
     cache_stack = _stack("cache.append", 88, "train.py")
     cached_bytes = 0
     for layer in range(LAYERS):
-        begin = 1e6 + STEP_US * 0.2 * layer / LAYERS
-        end = 1e6 + STEP_US * (0.2 + 0.5 * (LAYERS - layer) / LAYERS)
+        begin_us = 1e6 + STEP_US * 0.2 * layer / LAYERS
+        end_us = 1e6 + STEP_US * (0.2 + 0.5 * (LAYERS - layer) / LAYERS)
         for size, stack in ((_MATRIX, matrix_stack), (_ATTENTION, attention_stack)):
-            address = recorder.allocate(begin, size, stack)
-            recorder.free(end, address, size)
-        gradient = recorder.allocate(end - 200, _GRADIENT, gradient_stack)
+            address = recorder.allocate(begin_us, size, stack)
+            recorder.free(end_us, address, size)
+        gradient = recorder.allocate(end_us - 200, _GRADIENT, gradient_stack)
         recorder.free(1e6 + STEP_US * (0.97 + 0.0002 * layer), gradient, _GRADIENT)
         late = 1e6 + STEP_US * (0.55 + 0.4 * layer / LAYERS)
         recorder.allocate(late, _STATE, state_stack)
         if leaks:
-            recorder.allocate(begin + 50, _CACHED, cache_stack)
+            recorder.allocate(begin_us + 50, _CACHED, cache_stack)
             cached_bytes += _CACHED
     used = _WEIGHTS + LAYERS * _STATE + cached_bytes
     peak = _WEIGHTS + LAYERS * (_MATRIX + _ATTENTION) + cached_bytes
@@ -101,17 +101,17 @@ def training_step(*, leaks: bool) -> dict[str, Any]:
         0x1000,
         [block(0x1000, _WEIGHTS, frames=_stack("Model.__init__", 12, "model.py"))],
     )
-    others = segment(
+    inactive_segment = segment(
         1 << 32,
         [block(1 << 32, max(peak - used, used) + 600 * MB, "inactive", 0, frames=[])],
     )
-    return snapshot(recorder.sorted_events(), [weights, others])
+    return snapshot(recorder.sorted_events(), [weights, inactive_segment])
 
 
 def write_training_steps(folder: Path) -> tuple[Path, Path]:
     """Write the snapshots "before.pickle" and "after.pickle", the latter with a leak."""
-    before = folder / "before.pickle"
-    after = folder / "after.pickle"
-    before.write_bytes(pickle.dumps(training_step(leaks=False)))
-    after.write_bytes(pickle.dumps(training_step(leaks=True)))
-    return before, after
+    before_file = folder / "before.pickle"
+    after_file = folder / "after.pickle"
+    before_file.write_bytes(pickle.dumps(training_step(leaks=False)))
+    after_file.write_bytes(pickle.dumps(training_step(leaks=True)))
+    return before_file, after_file

@@ -58,7 +58,7 @@ def reader_of(name: str, ref: Any) -> Reader:
 
 
 def offer(monkeypatch: pytest.MonkeyPatch, pair: Pair, **transports: Transport) -> None:
-    """Let the stream's tensors go by these transports, the best first."""
+    """Have the stream's tensors go by these transports, the best first."""
     names = tuple(name.replace("_", "-") for name in transports)
     for name, transport in zip(names, transports.values(), strict=True):
         monkeypatch.setitem(TRANSPORTS, name, transport)

@@ -279,9 +279,9 @@ class Client:
         wait_until(lambda: len(self.received(FileDrop)) >= count, f"{count} files")
         return [Path(drop.paths[0]) for drop in self.received(FileDrop)]
 
-    def put(self, *parts: m.ServerMessage | bytes) -> None:
+    def put(self, *sent_parts: m.ServerMessage | bytes) -> None:
         """Send messages and data together."""
-        self._waiting.append(parts)
+        self._waiting.append(sent_parts)
         self.connection.wake_writer()
 
     def arrange(self, size: tuple[int, int], *panes: m.PaneBox) -> None:
@@ -313,8 +313,8 @@ class Client:
         return self.update_number in self.update_acks
 
     def acked(self, ack: m.Ack, now: float) -> None:
-        numbers = self.acks if ack.layer == "scene" else self.update_acks
-        numbers.append(ack.number)
+        acked_numbers = self.acks if ack.layer == "scene" else self.update_acks
+        acked_numbers.append(ack.number)
 
 
 class Visitor(Page):

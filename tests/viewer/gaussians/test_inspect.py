@@ -181,8 +181,10 @@ def test_tools_take_every_event_and_draw_in_every_rectangle(
 
 def test_alt_click_chooses_the_gaussian_under_the_pointer(view: Any) -> None:
     tool = view.view.tools["inspect"]
-    shown = view.content.renderer.scene()
-    expected = pick(shown, view.view.rig.camera(RECT), *MIDDLE, view.view.options)
+    loaded_scene = view.content.renderer.scene()
+    expected = pick(
+        loaded_scene, view.view.rig.camera(RECT), *MIDDLE, view.view.options
+    )
     assert expected is not None
     for event in (
         PointerMove(*MIDDLE, ALT),

@@ -75,8 +75,8 @@ def seen_in(
     selection: Selection = EVERYTHING,
     through: bool = False,
 ) -> np.ndarray:
-    seen = SeenCentres(scene, camera or camera_of(), selection, through=through)
-    return seen.inside(region)
+    seen_centres = SeenCentres(scene, camera or camera_of(), selection, through=through)
+    return seen_centres.inside(region)
 
 
 def test_mask_keeps_what_is_chosen() -> None:
@@ -178,8 +178,8 @@ def test_one_large_gaussian_is_a_wall(model: CameraModel) -> None:
 def test_many_faint_gaussians_hide_what_is_behind() -> None:
     rng = np.random.default_rng(3)
     fog = rng.uniform(-1, 1, size=(4000, 3)) * [1, 1, 0.1]
-    behind = rng.uniform(-0.7, 0.7, size=(300, 3)) * [1, 1, 0] + [0, 0, 2]
-    scene = scene_of(np.concatenate([fog, behind]), opacity=0.3)
+    hidden_centres = rng.uniform(-0.7, 0.7, size=(300, 3)) * [1, 1, 0] + [0, 0, 2]
+    scene = scene_of(np.concatenate([fog, hidden_centres]), opacity=0.3)
     scene.scales[: len(fog)] = 0.1
     in_front = seen_in(np.ones((H, W), bool), scene)
     assert in_front[len(fog) :].mean() < 0.02
@@ -233,10 +233,10 @@ def test_dots_of_many_are_few_and_stay() -> None:
 
 
 def test_order_of_gaussians_is_compared_by_their_places() -> None:
-    places = np.random.default_rng(5).normal(size=(500, 3))
-    assert not is_other_order(places, places * 1.02 + 0.01)
-    assert is_other_order(places, places[::-1])
-    assert not is_other_order(places, places[:100])
+    centres = np.random.default_rng(5).normal(size=(500, 3))
+    assert not is_other_order(centres, centres * 1.02 + 0.01)
+    assert is_other_order(centres, centres[::-1])
+    assert not is_other_order(centres, centres[:100])
 
 
 @pytest.mark.parametrize("kind", ["box", "lasso", "brush"])
@@ -405,9 +405,9 @@ def test_chosen_gaussians_have_yellow_dots(viewer: Viewer) -> None:
         red, green, blue = np.moveaxis(viewer.picture(), -1, 0)
         return int(((red > 180) & (green > 140) & (blue < 100)).sum())
 
-    before = yellow_pixels()
+    count_before = yellow_pixels()
     select.invert()
-    assert yellow_pixels() > before + 1000
+    assert yellow_pixels() > count_before + 1000
     # What is hidden has none.
     select.hide()
     select.invert()

@@ -333,10 +333,10 @@ def reader(screen: OffscreenScreen) -> Reader:
 def test_tensor_is_queued_and_finished_later(
     screen: OffscreenScreen, reader: Reader, is_overwritten: bool
 ) -> None:
-    shown = scene_view(screen, reader)
-    view = shown.view
+    scene_user = scene_view(screen, reader)
+    view = scene_user.view
     frame = scene()
-    frame.show(shown)
+    frame.show(scene_user)
     reader.lacks_next = True
     assert view.tensor(W, H) is not None
     frame.is_intact = not is_overwritten
@@ -346,8 +346,8 @@ def test_tensor_is_queued_and_finished_later(
     assert view.finish_tensor()
     assert tensor.shape == (H, W, 3)
     assert frame.released
-    assert shown.wants.stale == is_overwritten
-    shown.close()
+    assert scene_user.wants.stale == is_overwritten
+    scene_user.close()
 
 
 @pytest.fixture
@@ -368,15 +368,15 @@ def test_picture_that_fails_while_it_is_awaited_is_drawn_again(
     both_views: list[Any], reader: Reader, screen: OffscreenScreen
 ) -> None:
     view = both_views[0]
-    before = view_pixels(view, screen)
+    old_pixels = view_pixels(view, screen)
     reader.fails_next = True
     view.handle(Wheel(W / 2, H / 2, 0.0, -1.0), RECT)
     with pytest.raises(RendererError, match="memory is full"):
         view_pixels(view, screen)
     drawings = reader.drawings
-    after = view_pixels(view, screen)
+    new_pixels = view_pixels(view, screen)
     assert reader.drawings == drawings + 1
-    assert (after != before).any()
+    assert (new_pixels != old_pixels).any()
 
 
 def test_scene_in_place_is_held_until_the_first_picture_reads_it(
@@ -492,17 +492,17 @@ def test_pictures_are_drafts_until_the_camera_has_rested(
 def test_a_stream_of_versions_is_drawn_in_drafts_until_it_ends(
     drafting: Any, screen: OffscreenScreen
 ) -> None:
-    """The last version is asked for again, with all detail, before it is drawn to stay."""
+    """Read the last version again, with all detail, before it is drawn to stay."""
     for i in range(3):
         drafting.tick(10 + 0.1 * i)
         scene(i).show(drafting)
         view_pixels(drafting, screen)
     assert is_draft(drafting)
     assert drafting.view.data.renderer.is_coarse
-    seen = view_pixels(drafting, screen)
+    draft_pixels = view_pixels(drafting, screen)
     assert not drafting.wants.stale
     assert drafting.tick(11.0)
-    assert (view_pixels(drafting, screen) == seen).all()
+    assert (view_pixels(drafting, screen) == draft_pixels).all()
     assert drafting.wants.stale
     scene(2).show(drafting)
     view_pixels(drafting, screen)

@@ -137,14 +137,14 @@ def test_view_draws_all_of_its_rectangle_and_nothing_else(
 
 def test_key_of_a_command_is_handled_by_the_command_alone(view: ShownView) -> None:
     view.update(value(view.kind))
-    before = view.view.state
+    state_before = view.view.state
     for command in view.view.commands():
         for keys in command.keys:
             shortcut = parse_shortcut(keys)
             for is_pressed in (True, False):
                 event = Key(shortcut.key, is_pressed, shortcut.mods)
                 assert not view.handle(event, RECT), command
-                assert view.view.state == before, command
+                assert view.view.state == state_before, command
 
 
 def test_view_refuses_values_of_other_kinds(view: ShownView) -> None:

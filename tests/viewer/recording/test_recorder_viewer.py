@@ -311,17 +311,17 @@ def test_full_disk_is_told_once_and_recording_goes_on_when_there_is_space(
     monkeypatch.setattr(recorder, "_ERROR_GAP", 0.0)
     viewer = open_viewer((300, 200), record=RecordOptions(tmp_path, every=10))
     record(viewer, 0)
-    kept = tape(viewer).recording.folder
-    assert kept is not None
+    tape_folder = tape(viewer).recording.folder
+    assert tape_folder is not None
 
     def is_listed() -> bool:
-        return (kept.path / INDEX).exists()
+        return (tape_folder.path / INDEX).exists()
 
     viewer.until(is_listed)
     with full_disk() as attempts:
 
         def has_failed() -> bool:
-            return attempts.count(kept.path) == i and not tape(viewer).at_work
+            return attempts.count(tape_folder.path) == i and not tape(viewer).at_work
 
         for i in (1, 2, 3):
             publish(i)

@@ -66,8 +66,8 @@ def draw(
     return drawn
 
 
-def test_scenes_of_cuda_are_no_more_fluent_than_anybody_sees(clock: Clock) -> None:
-    """Only where another process needs the GPU, and the share is limited."""
+def test_scenes_of_cuda_are_no_more_fluent_than_a_user_sees(clock: Clock) -> None:
+    """Hold the pace only where another process needs the GPU and the share is limited."""
     for shared, share, period in ((True, 0.1, 1 / 52), (True, 1.0, 0), (False, 0.1, 0)):
         governor = Governor(share, clock=clock)
         governor.account.shared = shared

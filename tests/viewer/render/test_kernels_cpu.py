@@ -327,7 +327,9 @@ def test_picture_over_a_background_becomes_the_nearest_bytes(
     rgba = rgba.to(dtype)
     kernels = OnCpu("bytes.cu", ["over_background"])
     rgb = over_background(rgba, background, kernels)
-    behind = (1 - rgba[..., 3:].float().clamp(0, 1)) * torch.tensor(background)
-    exact = (rgba[..., :3].float() + behind).clamp(0, 1) * 255
+    background_light = (1 - rgba[..., 3:].float().clamp(0, 1)) * torch.tensor(
+        background
+    )
+    exact = (rgba[..., :3].float() + background_light).clamp(0, 1) * 255
     assert rgb.shape == (7, 59, 3)
     assert (rgb - exact).abs().max() < 0.51

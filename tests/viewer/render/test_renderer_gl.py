@@ -68,7 +68,7 @@ def test_picture_in_steps_is_the_one_that_is_drawn_at_once(
     renderer.load(scene)
     expected = renderer.render(camera, options).pixels()
     texture = ctx.texture((16, 16), 4)
-    other = ctx.framebuffer([texture])
+    other_framebuffer = ctx.framebuffer([texture])
     renderer.load_kept(scene)
     steps = renderer.steps(camera, options)
     count = 0
@@ -82,15 +82,15 @@ def test_picture_in_steps_is_the_one_that_is_drawn_at_once(
         count += 1
         reply = None if function is None else function()
         ctx.enable_only(moderngl.BLEND | moderngl.DEPTH_TEST)
-        other.use()
-        other.clear(0.0, 1.0, 0.0, 1.0)
+        other_framebuffer.use()
+        other_framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     assert count > 30
     pixels = picture.pixels()
     np.testing.assert_array_equal(pixels.color, expected.color)
     np.testing.assert_array_equal(pixels.alpha, expected.alpha)
     np.testing.assert_array_equal(pixels.depth, expected.depth)
-    assert other.read(components=3)[:3] == b"\x00\xff\x00"
+    assert other_framebuffer.read(components=3)[:3] == b"\x00\xff\x00"
     ctx.enable_only(moderngl.NOTHING)
-    other.release()
+    other_framebuffer.release()
     texture.release()
     renderer.close()

@@ -160,11 +160,11 @@ def test_finger_scrolls_the_list_of_keys_on_a_phone(viewer: Viewer) -> None:
     viewer.do(Resize(390, 844, 1.0))
     viewer.do(Text("?"))
     viewer.do()
-    before = viewer.pixels()
+    pixels_before = viewer.pixels()
     viewer.do(PointerPress(200, 600, touch=True), PointerMove(200, 300))
     viewer.do(PointerRelease(200, 300))
     assert viewer.state.help
-    assert (viewer.pixels() != before).any()
+    assert (viewer.pixels() != pixels_before).any()
     viewer.do(PointerPress(200, 600, touch=True), PointerRelease(200, 600))
     viewer.do()
     assert not viewer.state.help

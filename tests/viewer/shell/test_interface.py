@@ -109,8 +109,8 @@ def test_long_name_leaves_room_for_facts_in_the_strip(
     viewer.until(viewer.loaded)
     strip = viewer.user.layout.active.head
     x = strip.x + strip.width - 250
-    facts = viewer.pixels()[strip.y : strip.y + strip.height, x : x + 160]
-    assert np.ptp(facts) > 100
+    facts_pixels = viewer.pixels()[strip.y : strip.y + strip.height, x : x + 160]
+    assert np.ptp(facts_pixels) > 100
 
 
 def test_list_scrolls_to_what_was_chosen_elsewhere(
@@ -231,5 +231,5 @@ def test_controls_stay_in_place_while_versions_come(
             if has_step(version):
                 break
         if version % 4 == 1:
-            places = places_around_panes(viewer)
-            assert {name: places.get(name) for name in first} == first
+            control_places = places_around_panes(viewer)
+            assert {name: control_places.get(name) for name in first} == first

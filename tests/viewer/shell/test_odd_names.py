@@ -53,8 +53,8 @@ def test_file_of_any_name_is_shown_in_list_and_panel(
     viewer.user.mark(3)
     viewer.do()
     interface_faults = viewer.user.interface.faults
-    for part in ("list of streams", "sections", "details", "panel", "strips"):
-        assert not interface_faults.reason(part)
+    for part_name in ("list of streams", "sections", "details", "panel", "strips"):
+        assert not interface_faults.reason(part_name)
     viewport_faults = viewer.user.layout.active.faults
     assert not viewport_faults.reason("overlay")
     assert [entry.name for entry in viewer.state.entries] == [f"{READABLE}.{ending}"]

@@ -114,7 +114,7 @@ def test_new_look_discards_an_unfinished_picture(house: House, gate: Gate) -> No
 
 def test_picture_before_a_new_look_stays_as_it_was(house: House, gate: Gate) -> None:
     page, user = opened_page(house)
-    before = read_pixels(user.screen.framebuffer)
+    pixels_before = read_pixels(user.screen.framebuffer)
     view = view_of(user)
     gate.is_open = False
     view.change(show="depth")
@@ -122,10 +122,10 @@ def test_picture_before_a_new_look_stays_as_it_was(house: House, gate: Gate) -> 
     until_in_steps(house, view)
     for _ in range(3):
         step(house.app)
-    np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), before)
+    np.testing.assert_array_equal(read_pixels(user.screen.framebuffer), pixels_before)
     gate.is_open = True
     until_final(house, page)
-    assert (read_pixels(user.screen.framebuffer) != before).any()
+    assert (read_pixels(user.screen.framebuffer) != pixels_before).any()
 
 
 def test_hidden_pane_leaves_the_first_picture_of_another_alone(

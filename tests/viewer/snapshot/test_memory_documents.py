@@ -67,8 +67,8 @@ def test_page_holds_all_bands_and_asks_for_nothing(training: MemorySnapshot) -> 
     assert data["leftOut"] == ""
     assert data["peakBytes"] == live_bytes(training.traces[0]).max()
     last_stack = data["stacks"][unpacked(data["stack"], "<i4")[-1]]
-    words = [data["frames"][i][0] for i in last_stack]
-    assert words == [
+    frame_texts = [data["frames"][i][0] for i in last_stack]
+    assert frame_texts == [
         "AdamW.step  optim.py:214",
         "step  train.py:141",
         "main  train.py:203",

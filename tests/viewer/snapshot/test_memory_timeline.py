@@ -255,15 +255,15 @@ def test_bands_show_requested_rounded_or_active_bytes() -> None:
         event("alloc", 0x2000, 300),
         event("free_completed", 0x1000, 700),
     ]
-    held = segment(0x2000, [block(0x2000, 512, requested=300)])
-    trace = from_pickled(snapshot(events, [held])).traces[0]
+    last_segment = segment(0x2000, [block(0x2000, 512, requested=300)])
+    trace = from_pickled(snapshot(events, [last_segment])).traces[0]
     assert Bands(trace).live.tolist() == [0, 700, 0, 300, 300]
     assert Bands(trace, "active").live.tolist() == [0, 700, 700, 1000, 300]
     assert why_not_measured(trace, "requested") == ""
     assert why_not_measured(trace, "active") == ""
     # The block of the first one is gone.
     assert "1 allocation ended before" in why_not_measured(trace, "rounded")
-    trace = from_pickled(snapshot(events[2:3], [held])).traces[0]
+    trace = from_pickled(snapshot(events[2:3], [last_segment])).traces[0]
     assert why_not_measured(trace, "rounded") == ""
     assert Bands(trace, "rounded").live.tolist() == [0, 512]
     trace = from_pickled(snapshot(events[:3])).traces[0]

@@ -316,11 +316,11 @@ def phone(open_stage: Callable[..., Stage]) -> Stage:
 
 
 def test_sixteen_clicks_work_after_thirty_keys(desktop: Stage) -> None:
-    places = {name: desktop.find(name) for name in TABS}
+    tab_places = {name: desktop.find(name) for name in TABS}
     desktop.tab.keyboard.type("wasdqe" * 5)
     state = desktop.user.interface.state
     for name in TABS * 4:
-        desktop.tab.mouse.click(*places[name])
+        desktop.tab.mouse.click(*tab_places[name])
         desktop.tab.wait_for_timeout(30)
         desktop.wait_for(lambda name=name: state.tab == name.lower())
 

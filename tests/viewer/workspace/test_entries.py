@@ -121,8 +121,8 @@ def test_only_shown_streams_are_opened(viewer: Viewer) -> None:
 
 def test_a_run_of_another_protocol_is_reported(viewer: Viewer) -> None:
     run = create_run("train", 1234, 1.0)
-    other = msgspec.structs.replace(run.description, protocol=limits.PROTOCOL + 1)
-    (run.path / "run.json").write_bytes(msgspec.json.encode(other))
+    description = msgspec.structs.replace(run.description, protocol=limits.PROTOCOL + 1)
+    (run.path / "run.json").write_bytes(msgspec.json.encode(description))
     viewer.until(lambda: viewer.state.notices)
     (notice,) = viewer.state.notices
     assert notice.startswith("train: ")

@@ -61,13 +61,13 @@ class _FallingSource(ValueSource):
 def test_rate_that_falls_counts_only_while_other_words_tell_it(viewer: Viewer) -> None:
     entry = Entry("falling", "run", "falling", rate_hz=0.06)
     viewer.catalogue.add(Slot(entry, _FallingSource()))
-    before = viewer.catalogue.rate_changes
+    changes_before = viewer.catalogue.rate_changes
     start = clock()
-    for turn in range(40):
-        viewer.tick(start + turn, [])
+    for second in range(40):
+        viewer.tick(start + second, [])
     assert entry.rate_hz < 0.01
     # From 0.06 by 0.05 to none.
-    assert viewer.catalogue.rate_changes - before <= 3
+    assert viewer.catalogue.rate_changes - changes_before <= 3
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_only_the_entry_of_a_stream_that_published_is_brought_up_to_date(
         refresh(source, entry, now)
 
     picture = np.zeros((4, 4, 3), np.uint8)
-    names = [f"image {number}" for number in range(12)]
+    names = [f"image {index}" for index in range(12)]
     for name in names:
         splatview.publish(picture, name)
     viewer.until_listed(*names)
@@ -113,10 +113,10 @@ def test_only_the_entry_of_a_stream_that_published_is_brought_up_to_date(
     monkeypatch.setattr(StreamSource, "refresh", refresh_noted)
     viewer.tick(clock())
     assert not refreshed
-    turns = viewer.full_ticks
+    ticks_before = viewer.full_ticks
     splatview.publish(picture, names[5])
     viewer.until(lambda: entry.version == 2)
-    assert 0 < len(refreshed) <= viewer.full_ticks - turns
+    assert 0 < len(refreshed) <= viewer.full_ticks - ticks_before
 
 
 def test_step_of_a_new_value_is_told_with_it(viewer: Viewer) -> None:
