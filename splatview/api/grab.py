@@ -31,6 +31,8 @@ _DRAWN_KINDS = ("gaussians", "image")
 """Kinds of this process's own streams that are brought up to date, the first first."""
 _MAX_CAMERA_NUMBERS = 64
 """Numbers of a tensor within a camera: more than those of any matrix it takes."""
+_MAX_BATCH_AXES = 8
+"""Axes of length one before those of a matrix."""
 
 
 @public(answers=True)
@@ -93,10 +95,12 @@ def grab(
     """
     if name is not None:
         checks.stream_name(name)
-    view = None if camera is None else _camera_fields(camera)
-    if size is None and view is not None and "width" in view and "height" in view:
-        size = view["width"], view["height"]
-    scene = None if view is None else json.dumps(view)
+    camera_text: str | None = None
+    if camera is not None:
+        fields = _camera_fields(camera)
+        camera_text = _camera_text(fields)
+        if size is None and "width" in fields and "height" in fields:
+            size = fields["width"], fields["height"]
     if size is not None:
         size = _checked_size(size)
     background = _checked_background(background)
@@ -115,7 +119,7 @@ def grab(
             raise grabber.ended()
         request = RenderRequest(
             timeout,
-            camera=scene,
+            camera=camera_text,
             size=size,
             background=background,
             **_stream_fields(name, run, device is not None),
@@ -220,7 +224,7 @@ def _checked_size(size: Any) -> tuple[int, int]:
 
 
 def _camera_fields(camera: Any) -> dict[str, Any]:
-    """Return a camera as JSON has it. The program that draws checks its values."""
+    """Return the fields of a camera as the caller gave them, without those of None."""
     if isinstance(camera, (str, os.PathLike)):
         camera = _read_camera(os.fspath(camera))
     if not hasattr(camera, "items"):
@@ -228,21 +232,33 @@ def _camera_fields(camera: Any) -> dict[str, Any]:
             f"camera is {checks.type_text(camera)}, not a mapping such as "
             '{"viewmat": ..., "K": ...}, JSON or the name of a file'
         )
-    camera_fields = {
-        str(key): value for key, value in camera.items() if value is not None
-    }
-    text = json.dumps(camera_fields, default=_as_lists)
+    fields = {str(key): value for key, value in camera.items() if value is not None}
+    for key in ("viewmat", "K"):
+        if key in fields:
+            fields[key] = _without_batch(fields[key])
+    return fields
+
+
+def _without_batch(matrices: Any) -> Any:
+    """Return the matrix of a batch of one; anything else as it is."""
+    for _ in range(_MAX_BATCH_AXES):
+        is_list = isinstance(matrices, (list, tuple))
+        has_axes = is_list or getattr(matrices, "ndim", 0) > 0
+        if not has_axes or len(matrices) != 1:
+            break
+        matrices = matrices[0]
+    return matrices
+
+
+def _camera_text(fields: dict[str, Any]) -> str:
+    """Return a camera as JSON. The program that draws checks its values."""
+    text = json.dumps(fields, default=_as_lists)
     if len(text) > render_requests.MAX_CAMERA:
         raise ValueError(
             f"camera: more than {render_requests.MAX_CAMERA:,} characters as JSON; it "
             "takes two matrices"
         )
-    fields = json.loads(text)
-    for key in ("viewmat", "K"):
-        # Of matrices in a batch of one, that one counts.
-        while isinstance(fields.get(key), list) and len(fields[key]) == 1:
-            fields[key] = fields[key][0]
-    return fields
+    return text
 
 
 def _read_camera(text: str) -> Any:

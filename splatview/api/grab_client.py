@@ -9,19 +9,18 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from splatview.api.grab_pictures import PictureReader
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.render_requests import (
     PictureQueued,
     RenderError,
     RenderResult,
 )
-from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.system.child_program import ChildProgram
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.control.render_requests import Answer, RenderRequest
 
 _START_TIMEOUT_S = 60.0
@@ -32,8 +31,6 @@ _SPIN_S = 2e-3
 pause."""
 LATE_S = 5.0
 """Time beyond a request's own timeout until the program counts as hanging."""
-_LARGE_BYTES = 1 << 26
-"""Pictures of more bytes: the memory in which they came is released at once."""
 _END_TIMEOUT_S = 3.0
 _ERRORS = {
     "value": ValueError,
@@ -63,19 +60,17 @@ class GrabClient:
         """True amid `draw`, under the lock."""
         arguments = [gpu_uuid] if gpu_uuid else []
         self._program = ChildProgram("splatview_viewer", "grab", *arguments, pipes=True)
-        self._subscriber: Subscriber | None = None
+        self._pictures: PictureReader | None = None
         self._timeout = 0.0
         self._deadline = 0.0
         self._received = b""
         """Bytes of answers that were not taken yet."""
-        self._copied: torch.Event | None = None
-        """Recorded behind the copy of the last picture in GPU memory."""
         ready = self._exchange(b"", max(timeout, _START_TIMEOUT_S))
         if not isinstance(ready, render_requests.Ready):
             self.close()
             reason = getattr(ready, "reason", ready)
             raise RuntimeError(f"grab: nothing can be drawn here: {reason}")
-        self._run = ready.run
+        self._pictures = PictureReader(ready.run)
 
     @property
     def alive(self) -> bool:
@@ -100,13 +95,10 @@ class GrabClient:
 
     def _request_picture(self, request: RenderRequest, gpu: int) -> torch.Tensor:
         """Send a request, and wait for the picture."""
-        if self._copied is not None:
-            # The program may overwrite the last picture now.
-            self._copied.synchronize()
+        assert self._pictures is not None
+        self._pictures.finish_copy()
         line = render_requests.encode(request) + b"\n"
         answer = self._exchange(line, request.timeout + LATE_S)
-        if self._subscriber is None:
-            self._subscriber = Subscriber(self._run, client="grab")
         queued: RenderResult | None = None
         picture: torch.Tensor | None = None
         while isinstance(answer, PictureQueued):
@@ -141,11 +133,11 @@ class GrabClient:
             is_early: no longer than until the next answer, and a little while at most;
                 None is returned then.
         """
-        subscriber = self._subscriber
-        assert subscriber is not None
+        pictures = self._pictures
+        assert pictures is not None
         pauses_from = time.monotonic() + _SPIN_S
         while True:
-            picture = self._read_picture(subscriber, result, gpu)
+            picture = pictures.read(result, gpu)
             if picture is not None:
                 return picture
             now = time.monotonic()
@@ -157,51 +149,7 @@ class GrabClient:
                 raise self._timed_out()
             # Other threads get the interpreter in any case.
             time.sleep(0.0 if now < pauses_from else _POLL_PERIOD_S)
-            subscriber.poll()
-
-    def _read_picture(
-        self, subscriber: Subscriber, result: RenderResult, gpu: int
-    ) -> torch.Tensor | None:
-        """Return a copy of a picture; None: not there yet."""
-        streams = (s for s in subscriber.streams if s.name == result.stream)
-        stream = next(streams, None)
-        if stream is None:
-            return None
-        stream.open()
-        frame = stream.read(after=result.version - 1)
-        picture: torch.Tensor | None = None
-        if frame is not None:
-            with frame:
-                picture = self._copy(frame, result.flipped, gpu)
-        if picture is None:
-            if stream.fault:
-                raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
-        elif picture.numel() > _LARGE_BYTES:
-            stream.release()
-        return picture
-
-    def _copy(self, frame: StreamFrame, flipped: bool, gpu: int) -> torch.Tensor | None:
-        """Return a copy of a picture; None if it was overwritten meanwhile."""
-        import torch
-
-        tensor = frame.tensors["image"]
-        if not frame.on_gpu:
-            array = tensor.array  # type: ignore[union-attr]
-            rows = array[::-1] if flipped else array
-            picture = torch.from_numpy(rows[..., :3].copy())
-            return picture if frame.intact() else None
-        source = tensor.torch()  # type: ignore[union-attr]
-        colors = source[..., :3]
-        stream = torch.cuda.current_stream(source.device)
-        frame.wait(stream.cuda_stream)
-        if flipped:
-            picture = colors.flip(0)
-        else:
-            picture = colors.clone(memory_format=torch.contiguous_format)
-        picture = picture.to(torch.device("cuda", gpu))
-        # Until the next request nobody writes there, and the memory stays mapped.
-        self._copied = stream.record_event()
-        return picture
+            pictures.poll()
 
     def _exchange(self, line: bytes, timeout: float) -> Answer:
         """Send a request, and return the first answer.
@@ -298,8 +246,8 @@ class GrabClient:
                 self._program.send_signal(signal.SIGKILL)
                 self.lock.acquire()
         try:
-            if self._subscriber is not None:
-                self._subscriber.close()
+            if self._pictures is not None:
+                self._pictures.close()
             self._program.end(_END_TIMEOUT_S)
         finally:
             self.lock.release()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splatview.api import grab_client
+from splatview.api import grab_client, grab_pictures
 from splatview.api.grab_client import GrabClient
 from splatview_ipc.control.frame import RemoteTensor, StreamFrame
 from splatview_ipc.control.render_requests import (
@@ -28,10 +28,10 @@ from splatview_ipc.control.render_requests import (
 REQUEST = RenderRequest(1.0)
 
 
-class Program:
+class FakeProgram:
     """Stand-in for the program: takes any request, and answers what is put here."""
 
-    latest: Program
+    latest: FakeProgram
 
     def __init__(self, *_: str, pipes: bool) -> None:
         requests, answers = os.pipe(), os.pipe()
@@ -41,7 +41,7 @@ class Program:
         self._answers = os.fdopen(answers[1], "wb", buffering=0)
         self.exit_code = 0
         self.put(Ready("hidden"))
-        Program.latest = self
+        FakeProgram.latest = self
 
     def put(self, *answers: Answer) -> None:
         self._answers.write(b"".join(encode(answer) + b"\n" for answer in answers))
@@ -88,14 +88,11 @@ class Pictures:
 
 
 class Drawing:
-    """A client with its stand-ins, after a first request."""
+    """A client with its stand-ins."""
 
     def __init__(self) -> None:
         self.client = GrabClient("", 1.0)
-        self.program = Program.latest
-        self.program.put(RenderError("value", "the first request"))
-        with pytest.raises(ValueError, match="first"):
-            self.draw()
+        self.program = FakeProgram.latest
         self.pictures = Pictures.latest
 
     def draw(self) -> int:
@@ -105,8 +102,8 @@ class Drawing:
 
 @pytest.fixture
 def drawing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(grab_client, "ChildProgram", Program)
-    monkeypatch.setattr(grab_client, "Subscriber", Pictures)
+    monkeypatch.setattr(grab_client, "ChildProgram", FakeProgram)
+    monkeypatch.setattr(grab_pictures, "Subscriber", Pictures)
     drawing = Drawing()
     yield drawing
     drawing.client.close()
