@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,6 +13,8 @@ from splatview_viewer.render.gsplat.packed import PackedScene
 from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from splatview_viewer.render.gsplat.active import Active
@@ -36,14 +39,6 @@ class _Array(ctypes.Structure):
         ("unused", ctypes.c_int),
     )
 
-    @classmethod
-    def of(cls, t: torch.Tensor) -> _Array:
-        return cls(
-            data=t.data_ptr(),
-            strides=(ctypes.c_int64 * 3)(*t.stride()),
-            type=TYPES[t.dtype],
-        )
-
 
 class _Source(ctypes.Structure):
     """Mirrors `Source` in activate.cu."""
@@ -54,6 +49,27 @@ class _Source(ctypes.Structure):
         ("scales_activated", ctypes.c_int),
         ("opacities_activated", ctypes.c_int),
     )
+
+    @classmethod
+    def of(
+        cls,
+        tensors: Sequence[torch.Tensor],
+        origin: np.ndarray,
+        activation: tuple[bool, bool],
+    ) -> _Source:
+        """Return the arguments for tensors of at most three axes, in FIELDS' order."""
+        # In the order of the fields: structures of ctypes take several times as long.
+        values: list[float] = []
+        for tensor in tensors:
+            strides = (*tensor.stride(), 0, 0)
+            values += (tensor.data_ptr(), *strides[:3], TYPES[tensor.dtype], 0)
+        values += origin.tolist()
+        values += activation
+        return cls.from_buffer_copy(_SOURCE_VALUES.pack(*values))
+
+
+_SOURCE_VALUES = struct.Struct("=" + len(FIELDS) * "Q3q2i" + "3f2i4x")
+"""All fields of a `_Source`, with what follows them up to its size."""
 
 
 def activate(
@@ -87,11 +103,7 @@ def activate(
     ]
     # Tensors of other types are converted; these stay until the kernel is launched.
     tensors = [t if t.dtype in TYPES else t.float() for t in tensors]
-    source = _Source(
-        *(_Array.of(t) for t in tensors),
-        (ctypes.c_float * 3)(*origin.tolist()),
-        *raw.activation,
-    )
+    source = _Source.of(tensors, origin, raw.activation)
     n = len(raw)
     if isinstance(out, PackedScene):
         kernel = "activate_packed"

@@ -79,6 +79,8 @@ class DeviceGaussians:
         self._active: Active
         """The Gaussians, in the buffers."""
         self._active_shape = _NO_SHAPE
+        self._frame_scene: Scene | None = None
+        """Result of `frame_scene`, until the buffers are others."""
         self._count = 0
         self._left_out = torch.zeros(3, dtype=torch.int64, pin_memory=True)
         """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
@@ -222,14 +224,16 @@ class DeviceGaussians:
     def frame_scene(self) -> Scene:
         """Return the Gaussians as frames of record are drawn from."""
         active = self.active
-        return Scene(
-            active.means,
-            active.quats,
-            active.scales,
-            active.opacities,
-            active.colors[:, 0],
-            active.colors[:, 1:],
-        )
+        if self._frame_scene is None:
+            self._frame_scene = Scene(
+                active.means,
+                active.quats,
+                active.scales,
+                active.opacities,
+                active.colors[:, 0],
+                active.colors[:, 1:],
+            )
+        return self._frame_scene
 
     def packed(self, launcher: Launcher) -> PackedScene:
         """Return the Gaussians packed, once for each load, in buffers that stay.
@@ -318,6 +322,7 @@ class DeviceGaussians:
             return
         # It stays so if there is too little memory.
         self._active_shape = _NO_SHAPE
+        self._frame_scene = None
         row_shapes = {
             "means": (3,),
             "quats": (4,),
