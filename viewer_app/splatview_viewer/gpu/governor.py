@@ -106,6 +106,22 @@ class _PictureWorks:
         return sum(costs) + SWITCH * len(interfaces)
 
 
+class _MovingTrials:
+    """Trials of moving a picture along although that seemed too much."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begun_at = _LONG_AGO
+
+    def begin(self) -> bool:
+        """Begin a trial if the last one was long ago; return whether it was."""
+        now = self._clock()
+        if now - self._begun_at <= _TRY_MOVING_S:
+            return False
+        self._begun_at = now
+        return True
+
+
 class ScaleChoice(NamedTuple):
     """A resolution, and what a picture costs there."""
 
@@ -144,7 +160,7 @@ class Governor:
         self._scale = 1.0
         self._depth_scale = 1.0
         self._scaled_at = _LONG_AGO
-        self._moving_tried_at = _LONG_AGO
+        self._moving_trials = _MovingTrials(clock)
         self._version_at = _LONG_AGO
         self._version_period = 0.0
 
@@ -258,7 +274,10 @@ class Governor:
         kept_scale = None if was_moving else 1.0
         ms_per_second = self.account.ms_per_second
         scale = _fluent_scale(costs, ms_per_second, display_ms, kept_scale)
-        moved_ms = display_ms + self._warp_ms(warp, was_moving)
+        warp_ms = self.cost(warp) or 0.0
+        if warp_ms and not was_moving and self._moving_trials.begin():
+            warp_ms = 0.0
+        moved_ms = display_ms + warp_ms
         pace = _ENOUGH if was_moving else FLUENT
         is_cheaper = moved_ms <= _WORTHWHILE * (estimate(costs, scale) + display_ms)
         is_possible = moved_ms * pace <= ms_per_second * _DISPLAY_SHARE
@@ -266,15 +285,6 @@ class Governor:
             self._moved_ms = moved_ms
             return True
         return False
-
-    def _warp_ms(self, warp: WorkKey, is_moving: bool) -> float:
-        """Return the cost of moving a picture; 0 now and then, so that it is tried again."""
-        ms = self.cost(warp) or 0.0
-        now = self._clock()
-        if ms and not is_moving and now - self._moving_tried_at > _TRY_MOVING_S:
-            self._moving_tried_at = now
-            return 0.0
-        return ms
 
     def scale_with_depth(self, name: str, size: tuple[int, int]) -> ScaleChoice:
         """Choose the resolution of pictures with depth, RENDERS of them a second.
