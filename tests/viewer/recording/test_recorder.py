@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ from splatview_viewer.recording.recording import (
 )
 from splatview_viewer.render.activation import activate
 from splatview_viewer.workspace.file_source import check_files, entries_of
+from splatview_viewer.workspace.sources import StreamSource
 
 
 @pytest.mark.parametrize(
@@ -347,3 +350,16 @@ def test_video_films_the_newest_snapshot_of_a_folder(
 def test_impossible_recording_options_are_refused() -> None:
     with pytest.raises(ViewerError, match="--record-every is 0"):
         RecordOptions(every=0).check("serve")
+
+
+@pytest.mark.parametrize(("every", "pace"), [(None, 10), (50, math.inf)])
+def test_recording_of_steps_takes_all_versions(every: int | None, pace: float) -> None:
+    paces = []
+
+    def note_pace(hz: float, now: float) -> None:
+        paces.append(hz)
+
+    stream = SimpleNamespace(kind="gaussians", tell_pace=note_pace)
+    recorder: Any = SimpleNamespace(options=RecordOptions(every=every))
+    StreamSource(stream, recorder).tell_pace(10, 100.0)
+    assert paces == [pace]

@@ -224,6 +224,10 @@ class StreamSource(ValueSource):
         return time.monotonic() >= self._next_live_look
 
     def tell_pace(self, hz: float, now: float) -> None:
+        recorder = self._recorder
+        if recorder is not None and recorder.options.every is not None:
+            # The steps to record are looked for among all versions.
+            hz = math.inf
         self.stream.tell_pace(hz, now)
 
     def resend(self) -> None:
