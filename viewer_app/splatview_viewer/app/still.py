@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from splatview_viewer.core.errors import CameraError, ViewerError
-from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
 from splatview_viewer.core.view import GradualView, has_arrived
 from splatview_viewer.geometry.camera_text import camera_from_json
@@ -197,7 +196,7 @@ class Still:
             self._image = view.view
         if isinstance(view.view, GaussianView):
             self.scene = view.view
-            self.scene.host = Host(exact="scene")
+            self.scene.draw_exactly()
         return view
 
     def _take(self, view: ShownView, value: Value) -> bool:

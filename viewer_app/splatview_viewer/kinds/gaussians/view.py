@@ -131,10 +131,14 @@ class GaussianView(View[SceneCache, GaussianState]):
     def bare_copy(self) -> GaussianView:
         """Return another view in the same state, without tools, for exact pictures."""
         copy = type(self)(self.data, self.state)
-        copy.host = Host(exact="scene")
-        copy.tools.close()
-        copy.tools = ToolSet(copy, [])
+        copy.draw_exactly()
         return copy
+
+    def draw_exactly(self) -> None:
+        """Draw exact pictures of the scene from now on, without tools."""
+        self.host = Host(exact="scene")
+        self.tools.close()
+        self.tools = ToolSet(self, [])
 
     def trained_copy(self) -> GaussianView:
         """Return another view that draws the scene as it was trained, without tools."""
