@@ -148,8 +148,12 @@ def _running_grabber(device: int | None, timeout: float) -> GrabClient:
         timeout: as for `GrabClient`, which says what it raises.
     """
     current = session()
+    grabber: GrabClient | None = current.features.get("grab")
+    if grabber is not None and grabber.alive:
+        return grabber
     with current.starting():
-        grabber: GrabClient | None = current.features.get("grab")
+        # Another thread may have started it meanwhile.
+        grabber = current.features.get("grab")
         if grabber is None or not grabber.alive:
             if grabber is not None:
                 grabber.close()
@@ -252,7 +256,7 @@ def _without_batch(matrices: Any) -> Any:
 
 def _camera_text(fields: dict[str, Any]) -> str:
     """Return a camera as JSON. The program that draws checks its values."""
-    text = json.dumps(fields, default=_as_lists)
+    text = _CAMERA_ENCODER.encode(fields)
     if len(text) > render_requests.MAX_CAMERA:
         raise ValueError(
             f"camera: more than {render_requests.MAX_CAMERA:,} characters as JSON; it "
@@ -291,6 +295,9 @@ def _as_lists(value: Any) -> Any:
             f"camera: a tensor of shape {shape}; it takes one matrix, vector or number"
         )
     return value.tolist()
+
+
+_CAMERA_ENCODER = json.JSONEncoder(default=_as_lists)
 
 
 def _checked_background(color: Any) -> tuple[float, float, float] | None:
