@@ -12,7 +12,14 @@ import torch
 from splatview_viewer.render.gsplat import packed
 from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import blocks
-from splatview_viewer.render.gsplat.packed import PackedKernels, PackedScene
+from splatview_viewer.render.gsplat.packed import PackedKernels
+from splatview_viewer.render.gsplat.packed_scene import (
+    SHAPE_FLOATS,
+    PackedScene,
+    halves_of,
+    pack,
+    unpacked,
+)
 from splatview_viewer.render.gsplat.parameters import TILE
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene import flags as flags_of
@@ -61,8 +68,8 @@ def packed_kernels() -> PackedKernels:
 
 def empty_packed(n: int, degree: int) -> PackedScene:
     """Return memory for a packed scene, uninitialised."""
-    shapes = torch.empty(n, packed.SHAPE_FLOATS)
-    colors = torch.empty(n, packed.halves_of(degree), dtype=torch.float16)
+    shapes = torch.empty(n, SHAPE_FLOATS)
+    colors = torch.empty(n, halves_of(degree), dtype=torch.float16)
     return PackedScene(shapes, colors, degree)
 
 
@@ -77,13 +84,13 @@ def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScen
         colors=colors.contiguous(),
     )
     target = empty_packed(len(gaussians), gaussians.sh_degree)
-    packed.pack(active, target, kernels.order)
+    pack(active, target, kernels.order)
     return target
 
 
 def unpacked_scene(scene: PackedScene) -> GaussianScene:
     """Return the activated Gaussians that a packed scene stands for."""
-    active = packed.unpacked(scene)
+    active = unpacked(scene)
     return GaussianScene(
         means=active.means,
         quats=torch.nn.functional.normalize(active.quats),

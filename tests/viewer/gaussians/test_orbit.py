@@ -202,7 +202,7 @@ def ring(count: int, height: float, roll: float) -> np.ndarray:
     for angle in np.linspace(0, 2 * np.pi, count, endpoint=False):
         on_circle = 3 * (np.cos(angle) * side + np.sin(angle) * right_axis)
         spin = np.eye(4)
-        spin[:3, :3] = axis_rotation(np.array([0.0, 0.0, 1.0]), random.normal() * roll)
+        spin[:3, :3] = axis_rotation((0.0, 0.0, 1.0), random.normal() * roll)
         viewmats.append(spin @ look_at(on_circle + height * UP, (0, 0, 0), UP))
     return np.stack(viewmats)
 

@@ -57,6 +57,7 @@ from splatview_viewer.render.gsplat import packed
 from splatview_viewer.render.gsplat.activate import activate
 from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.packed import PackedKernels
+from splatview_viewer.render.gsplat.packed_scene import bytes_of, pack, unpacked
 from splatview_viewer.render.gsplat.parameters import TILE
 from splatview_viewer.scene import Selection
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
@@ -90,8 +91,8 @@ def few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_packed_gaussian_of_degree_three_takes_at_most_130_bytes() -> None:
-    assert packed.bytes_of(3) <= 130
-    assert packed.bytes_of(0) < packed.bytes_of(1) < packed.bytes_of(2)
+    assert bytes_of(3) <= 130
+    assert bytes_of(0) < bytes_of(1) < bytes_of(2)
 
 
 @pytest.mark.parametrize("degree", range(5))
@@ -106,7 +107,7 @@ def test_packed_numbers_are_the_nearest_halves(
     gaussians.scales[1, 2] = 0
     result = packed_scene(kernels, gaussians)
     size = result.shapes.nbytes + result.colors.nbytes
-    assert size == len(gaussians) * packed.bytes_of(degree)
+    assert size == len(gaussians) * bytes_of(degree)
 
     shapes = result.shapes.numpy()
     assert np.array_equal(shapes[:, :3], gaussians.means.numpy())
@@ -154,12 +155,12 @@ def test_version_that_is_packed_where_it_lies_has_the_same_bits(
         left_out.append(counts.tolist())
     assert left_out == [[2, 1, 1], [2, 1, 1]]
     in_steps = empty_packed(n, degree=2)
-    packed.pack(active, in_steps, kernels.order)
+    pack(active, in_steps, kernels.order)
     is_valid = active.opacities > 0
     assert is_valid.sum() == n - 4
     for name in ("means", "quats", "scales", "opacities", "colors"):
-        direct_field = getattr(packed.unpacked(at_once), name)[is_valid]
-        stepped_field = getattr(packed.unpacked(in_steps), name)[is_valid]
+        direct_field = getattr(unpacked(at_once), name)[is_valid]
+        stepped_field = getattr(unpacked(in_steps), name)[is_valid]
         assert torch.equal(direct_field, stepped_field), name
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from splatview_viewer.render.gsplat.cuda import blocks
-from splatview_viewer.render.gsplat.packed import PackedScene
+from splatview_viewer.render.gsplat.packed_scene import PackedScene
 from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from splatview_viewer.render.base import EPS_2D
-from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import blocks, kernels
+from splatview_viewer.render.gsplat.packed_scene import HALVES, PackedScene
 from splatview_viewer.render.gsplat.parameters import TILE, GraphKey, Parameters
 from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
 
@@ -30,10 +30,6 @@ MODELS = ("pinhole", "ortho")
 """The camera models that packed scenes are drawn with."""
 PAINTS = ("color", "normals")
 """The paints that packed scenes are drawn in."""
-SHAPE_FLOATS = 8
-"""Numbers of `Shape` in packed.cuh."""
-HALVES = 8
-"""Coefficients of a Gaussian fill words of this many halves."""
 BIN = 4 * TILE
 """Pixels a side of a bin."""
 BINS = (512, 1024, 2048)
@@ -63,89 +59,6 @@ _INT = ctypes.c_int
 _U32 = ctypes.c_uint32
 _POINTER = ctypes.c_uint64
 _NULL = ctypes.c_void_p(0)
-
-
-@dataclass(frozen=True)
-class PackedScene:
-    """N packed Gaussians on one device."""
-
-    shapes: torch.Tensor
-    """(N, SHAPE_FLOATS) float32: `Shape` in packed.cuh."""
-    colors: torch.Tensor
-    """(N, a multiple of HALVES) float16: coefficients by term and channel, then zeros."""
-    degree: int
-    """The degree of the coefficients."""
-    flags: torch.Tensor | None = None
-    """(N,) uint8 as `selecting.flags` gives them."""
-
-    @property
-    def count(self) -> int:
-        """Return N."""
-        # Quicker than `len`.
-        return self.shapes.shape[0]
-
-    @property
-    def layout(self) -> tuple[Any, ...]:
-        """Return all that a graph remembers of the tensors, but for `flags`."""
-        addresses = (self.shapes.data_ptr(), self.colors.data_ptr())
-        return (*addresses, self.shapes.shape, self.colors.shape)
-
-    def with_flags(self, flags: torch.Tensor | None) -> PackedScene:
-        """Return the same scene with other flags."""
-        return replace(self, flags=flags)
-
-
-def halves_of(degree: int) -> int:
-    """Return the halves that the coefficients of a Gaussian take."""
-    return HALVES * blocks(3 * (degree + 1) ** 2, HALVES)
-
-
-def bytes_of(degree: int) -> int:
-    """Return the bytes that a packed Gaussian takes."""
-    return 4 * SHAPE_FLOATS + 2 * halves_of(degree)
-
-
-def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
-    """Write Gaussians packed, queued on the current stream.
-
-    Args:
-        active: the Gaussians.
-        packed: where to; of their number and degree.
-        launcher: launches the kernels of packed_order.cu.
-    """
-    count, terms = active.colors.shape[:2]
-    launcher.launch(
-        "pack",
-        blocks(count, _THREADS),
-        _THREADS,
-        _INT(count),
-        _INT(terms),
-        _INT(packed.colors.shape[1] // HALVES),
-        active.means,
-        active.quats,
-        active.scales,
-        active.opacities,
-        active.colors,
-        packed.shapes,
-        packed.colors,
-    )
-
-
-def unpacked(packed: PackedScene) -> Active:
-    """Return what was packed, as float32, on the same device.
-
-    It has the bits that are left of it: 11 of all but the means, which have 24.
-    """
-    halves = packed.shapes.view(torch.float16)[:, 8:].float()
-    terms = (packed.degree + 1) ** 2
-    colors = packed.colors[:, : 3 * terms].float()
-    return Active(
-        means=packed.shapes[:, :3].contiguous(),
-        quats=halves[:, :4].contiguous(),
-        scales=halves[:, 4:7] * packed.shapes[:, 3:4],
-        opacities=halves[:, 7].contiguous(),
-        colors=colors.view(-1, terms, 3),
-    )
 
 
 def obstacle(camera: Camera, options: RenderOptions) -> str:

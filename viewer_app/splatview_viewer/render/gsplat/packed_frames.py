@@ -8,12 +8,8 @@ import torch
 
 from splatview_viewer.core.quantities import size_text
 from splatview_viewer.render.gsplat.frame import FrameGraph
-from splatview_viewer.render.gsplat.packed import (
-    PackedDrawing,
-    PackedScene,
-    bytes_of,
-    obstacle,
-)
+from splatview_viewer.render.gsplat.packed import PackedDrawing, obstacle
+from splatview_viewer.render.gsplat.packed_scene import PackedScene, bytes_of
 from splatview_viewer.scene import EVERYTHING
 
 if TYPE_CHECKING:

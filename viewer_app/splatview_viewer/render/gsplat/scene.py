@@ -15,7 +15,7 @@ from splatview_viewer.render.gsplat.activate import activate
 from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import blocks, kernels
 from splatview_viewer.render.gsplat.drawing import Scene
-from splatview_viewer.render.gsplat.packed import (
+from splatview_viewer.render.gsplat.packed_scene import (
     SHAPE_FLOATS,
     PackedScene,
     halves_of,
