@@ -74,6 +74,39 @@ def test_ones_own_images(method: str) -> None:
         assert torch.equal(grab("render"), picture(77))
 
 
+def test_scene_that_needs_more_room_is_drawn_again() -> None:
+    """Each of these Gaussians covers most of the picture."""
+    splatview.publish({**scene(), "scales": torch.full((2000, 3), 1.0, device="cuda")})
+    near = {"position": [0, 0, -1.5], "look_at": [0, 0, 0]}
+    first = grab(camera=near, size=(1920, 1080))
+    assert torch.equal(first, grab(camera=near, size=(1920, 1080)))
+
+
+def test_scenes_in_a_row_on_a_stream_of_the_callers() -> None:
+    """Nothing is waited for between a grab and the next change of the scene."""
+    raw = scene()
+    camera = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
+    splatview.publish(raw)
+    expected = []
+    for shift in range(6):
+        raw["sh0"].fill_(shift / 2 - 1)
+        torch.cuda.synchronize()
+        expected.append(grab(camera=camera, size=(320, 240)).cpu())
+    pictures = []
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for shift in range(6):
+            torch.cuda._sleep(4_000_000)
+            raw["sh0"].fill_(shift / 2 - 1)
+            pictures.append(grab(camera=camera, size=(320, 240)))
+            # Memory that is free again must not be that of a picture.
+            torch.full((240, 320, 3), 7, dtype=torch.uint8, device="cuda")
+    stream.synchronize()
+    assert not torch.equal(expected[0], expected[5])
+    for drawn, wanted in zip(pictures, expected, strict=True):
+        assert torch.equal(drawn.cpu(), wanted)
+
+
 _ASKING = """
 import torch, splatview
 from support.renderer_cases import psnr
