@@ -88,14 +88,14 @@ def take_window(name: str) -> None:
     """Take the picture of the window that an example opens, on a display of its own."""
     from support.example_runs import EXAMPLES, color_count
     from support.virtual_display import virtual_display
-    from support.wait import turns
+    from support.wait import polls
 
     with virtual_display(_WINDOW_SIZE, _WINDOW_SIZE) as display:
         environment = {**os.environ, "DISPLAY": display}
         command = [sys.executable, str(EXAMPLES / f"{name}.py")]
         example = subprocess.Popen(command, env=environment)
         try:
-            for _ in turns(f"{name} shows its window"):
+            for _ in polls(f"{name} shows its window"):
                 picture = ImageGrab.grab(xdisplay=display)
                 if color_count(np.asarray(picture)) > _WINDOW_COLORS:
                     write_picture(picture, TARGET, name)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.annotate_cases import annotation_tensors, texts
 from support.reading import newest, stream_of
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 import splatview
 from splatview.adapters.overlay_shapes import COCO_SKELETON
@@ -353,7 +353,7 @@ def test_results_belong_to_the_frames_that_they_were_computed_on(
     other_run: Callable[[], OtherRun], subscriber: Subscriber
 ) -> None:
     camera = other_run()
-    with splatview.frames("camera", timeout=PATIENCE) as frames:
+    with splatview.frames("camera", timeout=PATIENCE_S) as frames:
         for n in range(4):
             camera.show(torch.full((48, 64, 3), n + 50, dtype=torch.uint8), "camera")
             frame = next(frames)

@@ -19,7 +19,7 @@ import pytest
 import torch
 from support.programs import Programs
 from support.reading import copied, newest, stream_of
-from support.wait import PATIENCE, at_random, wait_until
+from support.wait import PATIENCE_S, at_random, wait_until
 
 import splatview
 from splatview.api.session import session
@@ -259,7 +259,7 @@ def test_signal_handler_may_call_within_any_line_of_any_call(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A handler runs in the thread that it interrupts, and must not wait for it."""
-    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
     try:
         lines = interrupted_at(0, splatview.close)
         for line in range(1, lines, _STEP):

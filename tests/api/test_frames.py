@@ -14,7 +14,7 @@ import torch
 from support.frames import cloud
 from support.pair import OtherRun
 from support.programs import Programs
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 import splatview
 from splatview.api import session as publishing
@@ -34,7 +34,7 @@ def publish(index: int) -> None:
 
 
 def frames_of(name: str = "it", **options: Any) -> Frames:
-    return splatview.frames(name, **{"timeout": PATIENCE, **options})
+    return splatview.frames(name, **{"timeout": PATIENCE_S, **options})
 
 
 def holds_its_number(frame: Frame) -> bool:

@@ -19,7 +19,7 @@ from PIL import Image
 from support.frames import cloud
 from support.pair import OtherRun
 from support.programs import children, in_child
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE_S, polls
 
 import splatview
 from splatview.api.session import session
@@ -30,7 +30,7 @@ CAMERA = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 
 def grab(name: str | None = None, **options: Any) -> torch.Tensor:
     """Return the drawn picture on the CPU, wherever it was drawn."""
-    return splatview.grab(name, timeout=PATIENCE, **options).cpu()
+    return splatview.grab(name, timeout=PATIENCE_S, **options).cpu()
 
 
 def look_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -125,7 +125,7 @@ def _overlays() -> None:
 def _scenes(tmp_path: Path) -> None:
     parameters = scene()
     splatview.publish(parameters)
-    default = splatview.grab(timeout=PATIENCE)
+    default = splatview.grab(timeout=PATIENCE_S)
     assert (default.shape, default.dtype) == ((720, 1280, 3), torch.uint8)
     from_camera = grab(camera=CAMERA, size=(200, 160), background=(0.2, 0.5, 1.0))
     assert look_alike(
@@ -229,7 +229,7 @@ def test_drawing_program_is_replaced_after_its_death_and_ended_when_late(
     assert drawing() == [first]
 
     os.kill(first, signal.SIGKILL)
-    for _ in turns("it has died"):
+    for _ in polls("it has died"):
         if not session().features["grab"].alive:  # type: ignore[attr-defined]
             break
     assert torch.equal(grab("render"), picture())

@@ -16,7 +16,7 @@ import pytest
 import torch
 from support.memory_cases import COLUMN_INDEX, MemoryReader, newest, rows
 from support.memory_on_cpu import GIB, Allocator
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 import splatview
 from splatview.adapters.series import Samples
@@ -174,7 +174,7 @@ def test_snapshot_is_written_at_once_when_memory_runs_out(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory_recording, "OOM_PERIOD_S", PATIENCE)
+    monkeypatch.setattr(memory_recording, "OOM_PERIOD_S", PATIENCE_S)
     splatview.publish_memory(hz=1)
     wait_for_samples(reader)
     allocator.fail()

@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from packaging.version import Version
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
@@ -76,7 +76,7 @@ def test_each_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) 
         return x + frames.latest().tensor
 
     splatview.publish(X, "before")
-    frames = splatview.frames("before", timeout=PATIENCE)
+    frames = splatview.frames("before", timeout=PATIENCE_S)
     counters.clear()
     assert torch.equal(torch.compile(compute, backend="eager")(X), X * 2)
     # One break for each call of splatview and for `latest`.

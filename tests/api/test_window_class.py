@@ -209,7 +209,7 @@ def shows(desktop: Desktop) -> ShowsPicture:
             picture = desktop.picture(title)
             return picture is not None and picture.size > 0 and bool(fits(picture))
 
-        wait_until(shows_it, what=title)
+        wait_until(shows_it, expected=title)
 
     return wait
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.programs import Output, Programs, children
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 from support.web_clients import address, send_request
 
 import splatview
@@ -208,8 +208,8 @@ def test_capture_detector_and_viewer_run_as_three_programs(
     )
     index_of = {}
     with (
-        splatview.frames("camera", timeout=PATIENCE) as pictures,
-        splatview.frames("camera overlay", timeout=PATIENCE) as overlays,
+        splatview.frames("camera", timeout=PATIENCE_S) as pictures,
+        splatview.frames("camera overlay", timeout=PATIENCE_S) as overlays,
     ):
         result = overlays.latest()
         while result.meta["version"] not in index_of or result.meta.get("trouble"):

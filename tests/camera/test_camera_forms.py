@@ -15,7 +15,7 @@ from packaging.version import Version
 from PIL import Image, ImageOps
 from support.stream_servers import StreamServer
 from support.videos import H, W, jpeg, pattern, write_video
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview.camera.open_source import source_for
 from splatview.camera.pattern import read_index
@@ -113,7 +113,7 @@ def test_streams_whose_parts_are_not_as_ffmpeg_wants_them_are_shown(
     indices = []
     with StreamServer(multipart(b"picture", head)) as server:
         address = f"http://127.0.0.1:{server.port}/stream"
-        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE_S))
         source.open()
         while len(indices) < 5:
             source.grab()
@@ -142,7 +142,7 @@ def test_streams_that_give_one_picture_are_read_otherwise_when_opened_again(
     chunk = head % (len(data) - too_short) + data + end
     with StreamServer(repeated(b"picture", [chunk])) as server:
         address = f"http://127.0.0.1:{server.port}/stream"
-        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE_S))
         counts = [decoded_of(source, 8), decoded_of(source, 8)]
     assert counts[0] <= 1
     assert counts[1] >= 6
@@ -173,7 +173,7 @@ def test_page_in_place_of_a_stream_is_a_clear_error() -> None:
 
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/"
-        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE_S))
         with pytest.raises(CaptureError, match="nothing that OpenCV reads"):
             source.open()
         source.close()
@@ -197,7 +197,7 @@ def test_refusal_of_a_server_is_in_the_error(head: bytes, text: str) -> None:
 
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/video"
-        source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+        source = source_for(CaptureSettings(source=address, patience=PATIENCE_S))
         with pytest.raises(CaptureError, match=text):
             source.open()
         source.close()

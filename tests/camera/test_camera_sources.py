@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support.stream_servers import StreamServer, mjpeg_handler, served_folder
 from support.videos import H, W, jpeg, pattern, write_video, zero_packets
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE_S, polls
 
 import splatview
 from splatview.api.frames import Frame
@@ -53,7 +53,7 @@ def test_sources_give_their_pictures_in_order(address: str) -> None:
     """They are what was sent, upright, in RGB, in order, with times that grow, in
     memory that is the caller's.
     """
-    source = source_for(CaptureSettings(source=address, patience=PATIENCE))
+    source = source_for(CaptureSettings(source=address, patience=PATIENCE_S))
     images = []
     times = []
     source.open()
@@ -77,7 +77,7 @@ def test_sources_give_their_pictures_in_order(address: str) -> None:
 
 def test_source_is_opened_again_in_half_its_size(address: str) -> None:
     source = source_for(
-        CaptureSettings(source=address, width=W // 2, patience=PATIENCE)
+        CaptureSettings(source=address, width=W // 2, patience=PATIENCE_S)
     )
     for _ in range(3):
         source.open()
@@ -147,7 +147,7 @@ def test_damaged_pictures_of_a_stream_are_the_only_ones_lost() -> None:
     with StreamServer(serve) as server:
         address = f"http://127.0.0.1:{server.port}/a"
         pictures = read_all(
-            source_for(CaptureSettings(source=address, patience=PATIENCE)), 29
+            source_for(CaptureSettings(source=address, patience=PATIENCE_S)), 29
         )
     indices = [read_index(picture) for picture in pictures]
     expected = [n for n in range(30) if n % 12 not in (3, 5, 7, 8)]
@@ -164,7 +164,7 @@ def test_video_goes_on_behind_damaged_pictures(tmp_path: Path) -> None:
     with served_folder(tmp_path) as site:
         for source in (str(tmp_path / "a.mp4"), f"{site}/a.mp4"):
             pictures = read_all(
-                source_for(CaptureSettings(source=source, patience=PATIENCE)), 40
+                source_for(CaptureSettings(source=source, patience=PATIENCE_S)), 40
             )
             assert [read_index(picture) for picture in pictures] == expected, source
 
@@ -184,7 +184,7 @@ def test_each_picture_has_its_own_size(tmp_path: Path) -> None:
     with StreamServer(mjpeg_handler(100, pictures=24, encode=changing)) as server:
         for source in (str(path), f"http://127.0.0.1:{server.port}/a"):
             pictures = read_all(
-                source_for(CaptureSettings(source=source, patience=PATIENCE)), 24
+                source_for(CaptureSettings(source=source, patience=PATIENCE_S)), 24
             )
             shapes = {read_index(p): p.shape for p in pictures}
             assert shapes[11] == (H, W, 3)
@@ -332,7 +332,7 @@ def test_silent_server_is_lost_after_its_patience() -> None:
         source = source_for(
             CaptureSettings(source=f"http://127.0.0.1:{server.port}/x", patience=1)
         )
-        for _ in turns("the source opens within a second"):
+        for _ in polls("the source opens within a second"):
             try:
                 source.open()
                 break
@@ -362,7 +362,7 @@ def test_error_is_published_over_the_last_picture(
             )
 
         try:
-            with splatview.frames("camera", timeout=PATIENCE) as frames:
+            with splatview.frames("camera", timeout=PATIENCE_S) as frames:
                 first(False)
                 server.server_close()
                 first(True)
@@ -379,7 +379,7 @@ def test_error_is_published_over_the_last_picture(
         thread = threading.Thread(target=watch)
         thread.start()
         source = f"http://127.0.0.1:{server.port}/a"
-        assert main(json.dumps({"source": source, "patience": PATIENCE})) == 0
+        assert main(json.dumps({"source": source, "patience": PATIENCE_S})) == 0
         thread.join()
     signal.signal(signal.SIGTERM, saved_handler)
     sent, troubled, _ = frames_seen

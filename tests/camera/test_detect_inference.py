@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 import splatview
 from splatview.camera.detectors import Detector, InferenceSettings
@@ -72,7 +72,7 @@ class InTurn:
     def enough(self) -> bool:
         """Keep the result of the picture before; return whether there are enough."""
         if self.looked:
-            with splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
+            with splatview.frames("camera overlay", timeout=PATIENCE_S) as overlays:
                 overlay = overlays.latest()
                 if len(self.results) < self.looked:
                     self.results.append(

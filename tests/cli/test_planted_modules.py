@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.memory_data import event, snapshot
 from support.scene_files import ply_columns, truth, write_ply
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 SPLATVIEW = str(Path(sysconfig.get_path("scripts")) / "splatview")
 PLANTED = """
@@ -93,7 +93,7 @@ class Folder:
             stderr=subprocess.STDOUT,
             text=True,
             env=environment | env,
-            timeout=PATIENCE,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stdout

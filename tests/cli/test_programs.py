@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from support.programs import Program, Programs
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 from support.web_clients import Page
 
 import splatview
@@ -31,7 +31,7 @@ def upload(viewer: RunningViewer) -> Page:
     token = viewer.url.partition("?token=")[2]
     page = Page(port).connect(token=token)
     welcome = page.greet()
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     client.request(
         "POST",
         "/upload?name=scene.ply",
@@ -86,7 +86,7 @@ def test_killed_viewer_and_one_that_a_signal_ended_leave_nothing(
     wait_until(lambda: not left.exists(), "the files of the killed viewer are removed")
     assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
     second.send_signal(signal.SIGHUP)
-    assert second.wait(PATIENCE) == 0
+    assert second.wait(PATIENCE_S) == 0
     page.end()
     assert "Traceback" not in second.end()[1]
     assert list(saved_picture.glob("*splatview-*")) == []

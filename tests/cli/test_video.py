@@ -17,7 +17,7 @@ from PIL import Image
 from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
 from support.view_cases import scene_view
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.screen import Rect
@@ -164,7 +164,7 @@ class Stuck(PngFolder):
 
     def add(self, picture: np.ndarray) -> None:
         self.has_begun.set()
-        assert self.may.wait(PATIENCE)
+        assert self.may.wait(PATIENCE_S)
         super().add(picture)
 
 
@@ -194,7 +194,7 @@ def test_film_is_given_up_without_waiting_for_a_disk_that_hangs(
     camerawork = Camerawork(screen.ctx, view.view, W, H)
     filming = Filming(camerawork, short_film(), writer)
     filming.advance(0.0)
-    assert writer.has_begun.wait(PATIENCE)
+    assert writer.has_begun.wait(PATIENCE_S)
 
     def fail(*_: Any) -> Any:
         raise RuntimeError("no more")

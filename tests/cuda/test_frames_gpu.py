@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.programs import Programs
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 import splatview
 from splatview.api.frames import Frame, Frames
@@ -45,7 +45,7 @@ def start_publisher(programs: Programs, sort: str, pause: float = 0.005) -> None
 
 
 def frames_of(name: str = "it", **options: Any) -> Frames:
-    return splatview.frames(name, timeout=PATIENCE, **options)
+    return splatview.frames(name, timeout=PATIENCE_S, **options)
 
 
 def fill_value(frame: Frame) -> int:

@@ -12,13 +12,13 @@ from functools import partial
 import pytest
 import torch
 from support.programs import Programs
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 import splatview
 
 pytestmark = pytest.mark.cuda
 
-grab = partial(splatview.grab, timeout=PATIENCE)
+grab = partial(splatview.grab, timeout=PATIENCE_S)
 
 
 @pytest.fixture(autouse=True)
@@ -110,9 +110,9 @@ def test_scenes_in_a_row_on_a_stream_of_the_callers() -> None:
 _ASKING = """
 import torch, splatview
 from support.renderer_cases import psnr
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 def draw(name, **options):
-    return splatview.grab(name, timeout=PATIENCE, **options)
+    return splatview.grab(name, timeout=PATIENCE_S, **options)
 image = torch.load("image.pt", weights_only=True)
 on_cpu = draw("render"), draw("splats", size=(160, 120))
 assert not torch.cuda.is_initialized()
@@ -142,5 +142,5 @@ def test_another_process_with_and_without_cuda(programs: Programs) -> None:
         },
         "splats",
     )
-    output, errors = programs.code(_ASKING).communicate(timeout=2 * PATIENCE)
+    output, errors = programs.code(_ASKING).communicate(timeout=2 * PATIENCE_S)
     assert output == "right\n", errors

@@ -16,7 +16,7 @@ import torch
 from support.programs import Programs
 from support.reading import next_frame, stream_of, values
 from support.trainers import ALLOCATORS, Trainer
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import PATIENCE_S, polls, wait_until
 
 from splatview_ipc.control.frame import DeviceTensor, StreamFrame
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -162,7 +162,7 @@ def test_no_two_generations_are_ever_mixed(
     files = trainer.do("answer = open_files()")
     trainer.start("scene = run(1400, 14)")
     versions_by_size: dict[int, int] = {}
-    for _ in turns("30 versions of 4 sizes", rest=False):
+    for _ in polls("30 versions of 4 sizes", pauses=False):
         if trainer.finished():
             trainer.finish()
             version_count = sum(versions_by_size.values())
@@ -203,7 +203,7 @@ def test_a_killed_trainer_leaves_its_last_scene(
     views = list(cuda_tensors(frame).values())
     assert len(views) == 6
     trainer.process.kill()
-    trainer.process.wait(PATIENCE)
+    trainer.process.wait(PATIENCE_S)
 
     def has_ended() -> bool:
         subscriber.poll()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.renderer_cases import psnr
 from support.view_cases import scene_view, view_pixels
-from support.wait import turns
+from support.wait import polls
 
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
@@ -93,7 +93,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(
         governor.record(("scene", W, H), 5.0)
         view.handle(PointerPress(300, 200, "right"), RECT)
         x = 300.0
-        for _ in turns("the first picture with depth"):
+        for _ in polls("the first picture with depth"):
             now += 1.0
             x += 0.5
             view.handle(PointerMove(x, 200), RECT)

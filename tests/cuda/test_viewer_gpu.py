@@ -18,7 +18,7 @@ from support.renderer_cases import psnr
 from support.trainers import ALLOCATORS, Trainer
 from support.view_cases import change_state, scene_view
 from support.viewer import Viewer
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.screen import Rect, Screen
@@ -329,7 +329,7 @@ def test_images_alone_need_no_cuda(
         SPLATVIEW_RUNTIME_DIR=str(trainer.runtime),
         SPLATVIEW_RENDERER="gl",
     )
-    out, err = program.communicate(timeout=PATIENCE)
+    out, err = program.communicate(timeout=PATIENCE_S)
     assert program.returncode == 0, err
     paths, has_context, is_torch_initialized = json.loads(out.splitlines()[-1])
     assert paths == {name: [BRIDGE_WORDS["direct"]] for name in names}, err

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.programs import Programs
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 import splatview.gl
 from splatview.gl import SharedTexture, TextureTensor
@@ -296,7 +296,7 @@ def test_the_choice_and_its_reasons(
 
 def test_importing_it_loads_no_torch(programs: Programs) -> None:
     code = "import sys, splatview.gl; print('torch' in sys.modules)"
-    output, _ = programs.python("-c", code).communicate(timeout=PATIENCE)
+    output, _ = programs.python("-c", code).communicate(timeout=PATIENCE_S)
     assert output.strip() == "False"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from support.reading import welcomed
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 import splatview
 from splatview.cli.main import main
@@ -50,7 +50,7 @@ def loop(run: RemoteRun) -> Iterator[_Loop]:
     thread.start()
     yield loop
     loop.is_ending = True
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_S)
     splatview.close()
 
 
@@ -88,7 +88,7 @@ def test_run_resumes_when_the_viewer_that_paused_it_leaves(
     run.set_paused(True)
     wait_until(splatview.paused)
     subscriber.close()
-    assert splatview.wait_while_paused(PATIENCE)
+    assert splatview.wait_while_paused(PATIENCE_S)
     assert not splatview.paused()
 
 
@@ -106,7 +106,7 @@ def test_close_ends_the_wait_of_a_paused_run(
     thread.start()
     _wait_until_it_waits(subscriber, run)
     splatview.close()
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_S)
     assert results == [True]
 
 
@@ -131,5 +131,5 @@ def test_status_says_that_a_run_is_paused(
     assert status["paused"] is True
     assert status["waits"] is True
     run.set_paused(False)
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_S)
     assert _status_of_run(capsys)["paused"] is False

@@ -13,7 +13,7 @@ import torch
 from support.image_stream import image, published, shows
 from support.pair import Pair
 from support.transports import RING, offer, reader_of
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview.adapters.series import MEMORY, SCALARS, Samples, SeriesTable
 from splatview_ipc.control.errors import SharingError
@@ -201,7 +201,7 @@ class SlowTransport:
 
         def waiting(*args: Any, **options: Any) -> bool:
             self.inside.set()
-            assert self.may_go_on.wait(PATIENCE)
+            assert self.may_go_on.wait(PATIENCE_S)
             self.inside.clear()
             return write(*args, **options)
 
@@ -231,7 +231,7 @@ def while_the_helper_writes(
     stream.open("ring")
     helper = threading.Thread(target=stream.turn, args=(pair.now + 1,))
     helper.start()
-    assert slow.inside.wait(PATIENCE)
+    assert slow.inside.wait(PATIENCE_S)
     try:
         call()
     finally:

@@ -9,7 +9,7 @@ import numpy as np
 from support.frames import host_array
 from support.programs import Programs
 from support.reading import stream_of
-from support.wait import turns
+from support.wait import polls
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -45,7 +45,7 @@ def test_frame_is_complete_or_reported_as_torn(
     complete_frames = 0
     torn_frames = 0
     last_version = 0
-    for _ in turns("enough frames", rest=False):
+    for _ in polls("enough frames", pauses=False):
         if min(complete_frames, torn_frames) >= _MIN_FRAMES:
             break
         subscriber.poll()
@@ -57,7 +57,7 @@ def test_frame_is_complete_or_reported_as_torn(
             first_half = pixels[:200].copy()
             reads_fast = complete_frames <= torn_frames
             overwritten_at = stream.run.counters["copies"] + 2 * _SLOTS
-            for _ in turns("more copies"):
+            for _ in polls("more copies"):
                 if reads_fast or stream.run.counters["copies"] >= overwritten_at:
                     break
             second_half = pixels[200:].copy()

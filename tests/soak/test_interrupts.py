@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.programs import Programs
 from support.reading import newest, stream_of
-from support.wait import turns
+from support.wait import polls
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -64,7 +64,7 @@ def test_interrupts_lose_no_version(programs: Programs, subscriber: Subscriber) 
     assert newest(subscriber, "image")[1]["step"] == 0
     program.write_line()
     assert program.line() == "500"
-    for _ in turns("the last version is seen"):
+    for _ in polls("the last version is seen"):
         _, meta, arrays = newest(subscriber, "image", pid=program.pid)
         assert (arrays["image"] == meta["step"] % 256).all()
         if meta["step"] == 0:

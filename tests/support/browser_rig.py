@@ -18,7 +18,7 @@ from splatview_viewer.web.browser import BrowserScreen
 from splatview_viewer.web.encoders import Encoder, choose_encoder
 from splatview_viewer.web.messages import Box, Hello
 from splatview_viewer.web.server import WebServer
-from support.wait import clock, turns, wait_until
+from support.wait import clock, polls, wait_until
 from support.web_clients import Image, Page, Update
 
 CAPTION = Caption()
@@ -104,7 +104,7 @@ def poll(
     events: list[Event] | None = None,
 ) -> Any:
     """Poll as the viewer's loop does until a condition is true, and return it."""
-    for _ in turns(f"{condition}", rest=False):
+    for _ in polls(f"{condition}", pauses=False):
         result = condition()
         if result:
             return result

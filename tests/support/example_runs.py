@@ -19,7 +19,7 @@ from torch import distributed
 import splatview
 from support.programs import ROOT
 from support.viewer import Viewer
-from support.wait import turns
+from support.wait import polls
 
 EXAMPLES = ROOT / "examples"
 STREAMS = {
@@ -60,7 +60,7 @@ def color_count(pixels: np.ndarray) -> int:
 def show_streams(viewer: Viewer, names: list[str]) -> Iterator[None]:
     """Yield between turns of a viewer until it has shown a picture of each stream."""
     for name in names:
-        for _ in turns(f"stream {name} is shown", rest=False):
+        for _ in polls(f"stream {name} is shown", pauses=False):
             viewer.step()
             keys = [
                 entry.key

@@ -14,7 +14,7 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.user import User
 from splatview_viewer.web.browsers import Browsers
 from support.browser_rig import decoded, parts_of
-from support.wait import turns
+from support.wait import polls
 from support.web_clients import Image, Page
 
 
@@ -51,7 +51,7 @@ class House:
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Take turns until `condition` holds."""
-        for _ in turns("the viewer's state", rest=False):
+        for _ in polls("the viewer's state", pauses=False):
             if condition():
                 return
             step(self.app)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.wait import turns
+from support.wait import polls
 
 _ROOT = str(Path(__file__).resolve().parents[2])
 _POOLS = ("encode_", "paint_")
@@ -97,7 +97,7 @@ class OpenResources:
             return
         gc.collect()
         try:
-            for _ in turns():
+            for _ in polls():
                 if not self.left():
                     return
         except AssertionError:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.server import WebServer
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import PATIENCE_S, polls, wait_until
 from support.web_clients import Client
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def wait_for_script(page: Page, condition: str) -> Any:
 
     Playwright's own way needs eval, which the page's policy forbids.
     """
-    for _ in turns(condition, rest=False):
+    for _ in polls(condition, pauses=False):
         result = page.evaluate(condition)
         if result:
             return result
@@ -231,7 +231,7 @@ def pages_of(chromium: Browser) -> Iterator[Callable[..., Page]]:
                     **options,
                 )
             )
-            context.set_default_timeout(PATIENCE * 1000)
+            context.set_default_timeout(PATIENCE_S * 1000)
             page = context.new_page()
             for pattern, handler in (routes or {}).items():
                 page.route(pattern, handler)

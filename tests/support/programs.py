@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
@@ -39,7 +39,7 @@ class Program(subprocess.Popen[str]):
     stdout: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
     stderr: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def line(self, timeout: float = PATIENCE) -> str:
+    def line(self, timeout: float = PATIENCE_S) -> str:
         """Return the next line of the output, without its end; "" at the end of it.
 
         AssertionError after `timeout`.
@@ -65,7 +65,7 @@ class Program(subprocess.Popen[str]):
 
     def end(self) -> tuple[str, str]:
         """Wait until the program ends; return the rest of its output and errors."""
-        return self.communicate(timeout=PATIENCE)
+        return self.communicate(timeout=PATIENCE_S)
 
     def killed(self) -> None:
         """Send SIGKILL, and wait."""

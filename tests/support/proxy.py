@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def reverse_proxy(port: int, *, websockets: bool = True) -> Iterator[str]:
             ]
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             try:
-                viewer = socket.create_connection(("127.0.0.1", port), PATIENCE)
+                viewer = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
             except OSError:
                 self.send_error(502)
                 return

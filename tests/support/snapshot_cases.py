@@ -15,7 +15,7 @@ from splatview_viewer.kinds.snapshot.state import SnapshotState
 from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 from splatview_viewer.shell.surface import Surface
 from support import widgets
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE_S, polls
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
@@ -88,12 +88,12 @@ class User:
         """Draw until nothing is missing in the picture; return it, (H, W, 3) int."""
         quiet = 0
         state = None
-        for _ in turns("the view is complete", rest=False):
+        for _ in polls("the view is complete", pauses=False):
             needs_redraw = self.draw() or self.state != state
             quiet = 0 if needs_redraw else quiet + 1
             state = self.state
             if not self.view.complete:
-                self.view.wait(PATIENCE)
+                self.view.wait(PATIENCE_S)
                 quiet = 0
             if quiet == 3:
                 break

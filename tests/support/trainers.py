@@ -8,7 +8,7 @@ import select
 from typing import Any
 
 from support.programs import Programs
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
 
@@ -68,7 +68,7 @@ class Trainer:
         self._busy = False
         assert self.process.line() == '"ready"', self.process.end()[1]
 
-    def do(self, code: str, timeout: float = PATIENCE) -> Any:
+    def do(self, code: str, timeout: float = PATIENCE_S) -> Any:
         """Run code and wait; return what it left in `answer`."""
         self.start(code)
         return self.finish(timeout)
@@ -78,7 +78,7 @@ class Trainer:
         self._busy = True
         self.process.write_line(json.dumps(code))
 
-    def finish(self, timeout: float = PATIENCE) -> Any:
+    def finish(self, timeout: float = PATIENCE_S) -> Any:
         line = self.process.line(timeout)
         assert line, f"the trainer ended; it said: {self.process.end()[1]}"
         report = json.loads(line)

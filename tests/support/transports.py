@@ -15,7 +15,7 @@ from splatview_ipc.cuda import retiring
 from splatview_ipc.transports import TRANSPORTS, Reader, Transport, Writer
 from splatview_ipc.transports.memory import MemoryTransport
 from support.pair import Pair
-from support.wait import turns, wait_until
+from support.wait import polls, wait_until
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {
@@ -107,7 +107,7 @@ class TransportPair:
 
         Transports that fill slots on the GPU may be busy, or rest.
         """
-        for _ in turns(f"version {version} is taken"):
+        for _ in polls(f"version {version} is taken"):
             if self.writer.write("gaussians", self.scene(n, version), META, version):
                 break
         if torch.cuda.is_available():
@@ -121,7 +121,7 @@ class TransportPair:
 
     def read(self, after: int = 0) -> StreamFrame:
         """Wait for a frame with a version over `after`."""
-        for _ in turns(f"a frame after {after}"):
+        for _ in polls(f"a frame after {after}"):
             self.follow(self.reader)
             frame = self.reader.read(after)
             if frame is not None:

@@ -41,7 +41,7 @@ from support.frames import (
     scalars_frame,
 )
 from support.memory_data import rank_table, small_snapshot
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE_S, polls
 
 W = 64
 H = 48
@@ -94,12 +94,12 @@ def view_pixels(
     def draw_text(_: Any, scale: float) -> bool:
         return view.draw_ui(rect, scale)
 
-    for _ in turns("the picture is complete"):
+    for _ in polls("the picture is complete"):
         view.draw(screen.framebuffer, rect)
         panel.draw_over(screen.framebuffer, draw_text, 1.0)
         quiet += 1
         if not getattr(inner, "complete", True) and not view.empty:
-            inner.wait(PATIENCE)
+            inner.wait(PATIENCE_S)
             quiet = 0
         # Text takes its final position in the second picture.
         if quiet == 2:

@@ -24,7 +24,7 @@ from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.zones import STRIP_HEIGHT, Wishes, place
 from support import widgets
-from support.wait import clock, turns
+from support.wait import clock, polls
 
 V = TypeVar("V")
 SIZE = 940, 680
@@ -56,7 +56,7 @@ class Viewer(App):
         if events:
             self.screen.push(*events)
         calm = 0
-        for _ in turns("the viewer rests", rest=False):
+        for _ in polls("the viewer rests", pauses=False):
             self.step()
             calm = 0 if self.user.dirty else calm + 1
             if calm == 2:
@@ -64,7 +64,7 @@ class Viewer(App):
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Take turns until `condition` holds, then draw what is left."""
-        for _ in turns(f"{condition}, {self.state.entries}"):
+        for _ in polls(f"{condition}, {self.state.entries}"):
             if condition():
                 break
             self.step()

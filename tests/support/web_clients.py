@@ -26,7 +26,7 @@ from splatview_viewer.core.events import Event, FileDrop
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.connection import PageConnection
 from splatview_viewer.web.server import WebServer
-from support.wait import PATIENCE, clock, wait_until
+from support.wait import PATIENCE_S, clock, wait_until
 
 T = TypeVar("T")
 HELLO = m.Hello(id="page", width=320, height=240)
@@ -142,14 +142,14 @@ class Page:
             self._socket.send(message, binary=True)
 
     def receive(self) -> m.ServerMessage:
-        return self._messages.get(timeout=PATIENCE)
+        return self._messages.get(timeout=PATIENCE_S)
 
     def messages(self) -> list[m.ServerMessage]:
         """Return the messages that have come since the last call, without waiting."""
         return [self._messages.get() for _ in range(self._messages.qsize())]
 
     def picture(self) -> Image:
-        return self._pictures.get(timeout=PATIENCE)
+        return self._pictures.get(timeout=PATIENCE_S)
 
     def next_picture(self) -> Image | None:
         """Return the next picture if it has come, without waiting."""
@@ -159,7 +159,7 @@ class Page:
 
     def update(self) -> Update:
         """Return the next update of the interface."""
-        return self._updates.get(timeout=PATIENCE)
+        return self._updates.get(timeout=PATIENCE_S)
 
     def next_update(self) -> Update | None:
         """Return the next update of the interface if it has come, without waiting."""
@@ -358,7 +358,7 @@ class Visitor(Page):
         }
         head = f"POST /upload?name={name} HTTP/1.1\r\n"
         head += "".join(f"{k}: {v}\r\n" for k, v in headers.items())
-        client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
         client.sendall(head.encode() + b"\r\n" + body)
         return client
 
@@ -403,7 +403,7 @@ def send_request(
     """Send one request; `method`: by default POST with a body, and GET without."""
     if not method:
         method = "GET" if body is None else "POST"
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     with contextlib.closing(connection) as client:
         client.request(method, path, body, headers)
         answer = client.getresponse()
@@ -424,7 +424,7 @@ def raw(port: int, request: bytes) -> bytes:
     """
     received = b""
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client,
         contextlib.suppress(ConnectionError),
     ):
         client.sendall(request)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.programs import environment
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, JobPool, JobQueue
@@ -31,11 +31,11 @@ class Rig:
         self._gate = threading.Event()
         self._started = threading.Event()
         self.first: Job[str] = self.jobs.submit(self._wait)
-        assert self._started.wait(PATIENCE)
+        assert self._started.wait(PATIENCE_S)
 
     def _wait(self, job: Job[str]) -> str:
         self._started.set()
-        assert self._gate.wait(PATIENCE)
+        assert self._gate.wait(PATIENCE_S)
         job.report("waited", 2.0)
         return "first"
 
@@ -50,7 +50,7 @@ class Rig:
         """Let all jobs run, and check that the loop is woken `wakes` times."""
         self._gate.set()
         for _ in range(wakes):
-            assert self.woken.acquire(timeout=PATIENCE)
+            assert self.woken.acquire(timeout=PATIENCE_S)
         wait_until(partial(has_ended, self.jobs))
         wait_until(self._has_no_thread)
         assert not self.woken.acquire(blocking=False)
@@ -132,11 +132,11 @@ def test_closing_cancels_all_jobs_and_waits_for_the_running_one(rig: Rig) -> Non
     assert waiting.cancelled
     assert rig.first.cancelled
     rig.open(0)
-    assert rig.jobs.close(PATIENCE)
+    assert rig.jobs.close(PATIENCE_S)
     assert rig.jobs.close(None)
     # A new thread starts for a job after that.
-    assert rig.submit("again").wait(PATIENCE)
-    assert rig.woken.acquire(timeout=PATIENCE)
+    assert rig.submit("again").wait(PATIENCE_S)
+    assert rig.woken.acquire(timeout=PATIENCE_S)
 
 
 def test_pool_bounds_its_threads_and_wakes_each_owner() -> None:
@@ -145,14 +145,14 @@ def test_pool_bounds_its_threads_and_wakes_each_owner() -> None:
     woken_owners = list[int]()
 
     def wait(_: Job[bool]) -> bool:
-        return gate.wait(PATIENCE)
+        return gate.wait(PATIENCE_S)
 
     jobs = [pool.submit(wait, wake=partial(woken_owners.append, i)) for i in range(50)]
     names = {t.name for t in threading.enumerate() if t.name.startswith("test pool")}
     assert len(names) == 3
     gate.set()
     for job in jobs:
-        assert job.wait(PATIENCE)
+        assert job.wait(PATIENCE_S)
     wait_until(lambda: sorted(woken_owners) == [*range(50)])
 
 
@@ -176,7 +176,7 @@ def test_job_without_a_thread_has_failed_and_the_next_one_runs(
     assert not jobs.busy
     assert jobs.close()
     later = jobs.submit(return_two)
-    assert later.wait(PATIENCE)
+    assert later.wait(PATIENCE_S)
     assert later.result() == 2
 
 
@@ -190,7 +190,7 @@ def test_queue_continues_after_a_job_that_exits_and_a_wake_that_fails() -> None:
     jobs = JobQueue("under test", wake)
     first = jobs.submit(leave)
     second = jobs.submit(return_two)
-    assert second.wait(PATIENCE)
+    assert second.wait(PATIENCE_S)
     assert second.result() == 2
     assert "SystemExit" in first.fault
     assert wait_until(partial(has_ended, jobs))
@@ -214,7 +214,7 @@ started.wait()
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert result.stdout == "done\n"

@@ -14,7 +14,7 @@ from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
 from support.view_cases import press_shortcut, scene_view
 from support.viewer import Viewer
-from support.wait import clock, turns
+from support.wait import clock, polls
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
@@ -483,7 +483,7 @@ def test_path_is_filmed_while_the_loop_continues(
     film_maker.as_frames = True
     film_maker.start()
     assert film_maker.filming is not None
-    for _ in turns("the film is made", rest=False):
+    for _ in polls("the film is made", pauses=False):
         if film_maker.filming is None:
             break
         rig.view.tick(clock())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import Programs
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.gsplat.build import build
@@ -84,7 +84,7 @@ def test_kernels_report_a_missing_driver_without_torch(programs: Programs) -> No
     )
     # With no GPU visible a machine that has some is like one that has none.
     process = programs.code(program, CUDA_VISIBLE_DEVICES="")
-    output, _ = process.communicate(timeout=PATIENCE)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     lines = output.splitlines()
     assert lines[0].startswith("False gsplat needs CUDA, and ")
     assert lines[1] == "False"

@@ -24,7 +24,7 @@ from support.renderer_cases import (
     random_scene,
     scene,
 )
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview_viewer.geometry.cameras import MODELS, Camera, intrinsics, look_at
 from splatview_viewer.recording.packed import layout, pack, unpack
@@ -347,5 +347,5 @@ from splatview_viewer.formats import find_format, read_as
 path = Path({str(path)!r})
 answer, arrays = read_as(find_format(path), path, silent)
 print(len(arrays[0]), "torch" in sys.modules)"""
-    output, _ = programs.code(program).communicate(timeout=PATIENCE)
+    output, _ = programs.code(program).communicate(timeout=PATIENCE_S)
     assert output.split() == ["20", "False"]

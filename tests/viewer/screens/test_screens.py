@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import PATIENCE_S, polls, wait_until
 
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.app.loop import App, AppOptions, step
@@ -93,7 +93,7 @@ def test_wake_ends_a_sleep(screen: Screen) -> None:
     """Check also a sleep that starts after the call."""
     waker = threading.Thread(target=screen.wake)
     waker.start()
-    assert isinstance(screen.poll(PATIENCE), list)
+    assert isinstance(screen.poll(PATIENCE_S), list)
     waker.join()
 
 
@@ -180,7 +180,7 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
         WindowScreen(600, 320, vsync=False),
         AppOptions(files=(tmp_path / "in.png",), max_fps=500, panel=False),
     )
-    for _ in turns("the picture in the window"):
+    for _ in polls("the picture in the window"):
         step(app)
         drawn = read_pixels(app.screen.framebuffer)[..., :3]
         if np.array_equal(drawn, picture):

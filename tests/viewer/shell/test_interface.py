@@ -14,7 +14,7 @@ from support import widgets
 from support.contrast import contrast, luminance
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
-from support.wait import turns
+from support.wait import polls
 
 import splatview
 from splatview_viewer.core.events import FileDrop, Key
@@ -226,7 +226,7 @@ def test_controls_stay_in_place_while_versions_come(
     assert {"Pause", "Look", "Scale"} <= first.keys()
     for version in range(3, 201, 6):
         publish(version)
-        for _ in turns(f"version {version} is drawn"):
+        for _ in polls(f"version {version} is drawn"):
             viewer.step()
             if has_step(version):
                 break

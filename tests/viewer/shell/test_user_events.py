@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
-from support.wait import turns
+from support.wait import polls
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import (
@@ -161,7 +161,7 @@ def test_all_that_was_typed_is_seen_in_the_next_picture(viewer: Viewer) -> None:
     for letter in "fit":
         viewer.screen.push(Key(letter), Text(letter), Key(letter, pressed=False))
     drawn_at = viewer.user.pace.drawn_at
-    for _ in turns("another picture"):
+    for _ in polls("another picture"):
         viewer.step()
         if viewer.user.pace.drawn_at > drawn_at:
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 from splatview_viewer.kinds.snapshot.answers import Answers
 from splatview_viewer.kinds.snapshot.content import Content
@@ -31,5 +31,5 @@ def test_database_that_is_closed_while_it_opens_ends_in_silence(
     content = Content(real)
     assert content.database() is None
     content.close()
-    assert content.wait(PATIENCE)
+    assert content.wait(PATIENCE_S)
     assert not caplog.records

@@ -14,7 +14,7 @@ from support.memory_on_cpu import GIB, Allocator
 from support.programs import Programs
 from support.trainers import Trainer
 from support.viewer import Viewer
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 import splatview
 from splatview.api import memory_recording
@@ -247,7 +247,7 @@ def test_run_out_of_memory_leaves_a_snapshot_and_its_last_samples(
     view: Any = viewer.shows(MemoryView)
     trainer.start("allocator.fail()\nsys.stdin.close()")
     # The viewer finds the end and the last version at once.
-    trainer.process.wait(PATIENCE)
+    trainer.process.wait(PATIENCE_S)
     viewer.until(partial(shows_file, viewer))
     name = viewer.user.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.memory_data import HIGH, TORCH, several
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview_viewer.snapshot import query_memory
 from splatview_viewer.snapshot.model import MemorySnapshot, live_bytes
@@ -220,7 +220,7 @@ def test_query_ends_at_its_timeout_and_when_cancelled(real_db: Database) -> None
         return True
 
     with pytest.raises(QueryError, match="interrupted"):
-        real_db.run(ENDLESS, timeout=PATIENCE, cancelled=is_cancelled)
+        real_db.run(ENDLESS, timeout=PATIENCE_S, cancelled=is_cancelled)
     assert rows(real_db, "SELECT 1") == [(1,)]
 
 
@@ -302,7 +302,7 @@ def test_waiting_for_another_query_does_not_count_as_query_time(
             timeout=float("inf"),
             cancelled=cancelled,
         )
-    second.join(PATIENCE)
+    second.join(PATIENCE_S)
     assert rows == [(1,)]
 
 

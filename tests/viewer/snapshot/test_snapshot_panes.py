@@ -14,7 +14,7 @@ import pytest
 from imgui_bundle import imgui
 from support import widgets
 from support.snapshot_cases import EVENT_INDEX, User
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview_viewer.core.events import Key, PointerMove, Wheel
 from splatview_viewer.kinds.snapshot.panes.sql import run_query
@@ -335,5 +335,5 @@ def test_cancel_button_ends_a_long_query(sql: User) -> None:
         sql.draw()
     assert sql.view.content.busy
     sql.click(widgets.middle("Cancel"))
-    assert sql.view.content.wait(PATIENCE)
+    assert sql.view.content.wait(PATIENCE_S)
     assert run_sql(sql, "SELECT 7 AS n").rows == [(7,)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support.memory_data import event, small_snapshot, snapshot
 from support.snapshot_cases import User
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
@@ -213,23 +213,23 @@ def test_content_answers_only_the_newest_request_and_none_after_closing() -> Non
 
     def answer_first() -> bool:
         has_started.set()
-        return may_finish.wait(PATIENCE)
+        return may_finish.wait(PATIENCE_S)
 
     def answer(name: Any) -> Any:
         done.append(name)
         return name
 
     content.request(("s", "first"), answer_first, newest=True)
-    assert has_started.wait(PATIENCE)
+    assert has_started.wait(PATIENCE_S)
     for k in range(20):
         content.request(("s", k), partial(answer, k), newest=True)
     content.request(("other",), partial(answer, "other"))
     may_finish.set()
-    assert content.wait(PATIENCE)
+    assert content.wait(PATIENCE_S)
     assert done == [19, "other"]
     content.close()
     assert content.request(("after",), partial(answer, "after")) is None
-    assert content.wait(PATIENCE)
+    assert content.wait(PATIENCE_S)
     assert "after" not in done
 
 

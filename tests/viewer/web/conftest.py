@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.pages import Viewer, pages_of
-from support.wait import PATIENCE
+from support.wait import PATIENCE_S
 from support.web_clients import Visitor
 
 from splatview_viewer.web.server import WebServer
@@ -110,7 +110,7 @@ def chromium() -> Iterator[Browser]:
         )
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE * 1000
+            executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE_S * 1000
         )
         yield browser
         browser.close()

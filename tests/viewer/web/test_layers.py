@@ -11,7 +11,7 @@ from support.browser_rig import Rig, parts_of, poll, restful
 from support.house import House
 from support.pages import on_interface, state
 from support.slow_line import slow_line
-from support.wait import turns
+from support.wait import polls
 from support.web_clients import Page
 
 from splatview_viewer.app.loop import step
@@ -206,6 +206,6 @@ def test_interface_is_exact_in_both_themes(house: House, open_page: Open) -> Non
         user.set_light(light)
         house.until(is_exact_at_rest)
         is_light = "document.body.classList.contains('light')"
-        for _ in turns("the page's own colours"):
+        for _ in polls("the page's own colours"):
             if tab.evaluate(is_light) is light:
                 break

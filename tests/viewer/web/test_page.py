@@ -26,7 +26,7 @@ from support.pages import (
     wait_for_script,
 )
 from support.proxy import PATH, reverse_proxy
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 from support.web_clients import some_picture, wait_for_uploads
 
 import splatview
@@ -345,13 +345,13 @@ def test_viewer_is_visible_in_a_notebooks_frame(open_page: Open) -> None:
     from splatview.api.session import session
 
     thread_count = threading.active_count()
-    notebook_view = splatview.show(port=0, timeout=PATIENCE, height=600)
+    notebook_view = splatview.show(port=0, timeout=PATIENCE_S, height=600)
     try:
         assert [v.url for v in list_viewers()] == [notebook_view.url]
         assert threading.active_count() <= thread_count, (
             "no thread of this process is left"
         )
-        assert splatview.show(timeout=PATIENCE, width=300).pid == notebook_view.pid, (
+        assert splatview.show(timeout=PATIENCE_S, width=300).pid == notebook_view.pid, (
             "both show the same viewer"
         )
         halves = np.full((60, 80, 3), (250, 140, 20), np.uint8)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.wait import turns, wait_until
+from support.wait import polls, wait_until
 from support.web_clients import Visitor, uploaded_files, wait_for_uploads
 
 from splatview_viewer.core.events import FileDrop
@@ -179,7 +179,7 @@ def test_upload_that_stalls_releases_its_slot_and_space(
         assert visitor.post(b"x" * 900).status == 200, "the room is not taken yet"
         client.settimeout(0.02)
         answer = b""
-        for _ in turns("the upload ends"):
+        for _ in polls("the upload ends"):
             with suppress(TimeoutError):
                 answer = client.recv(4096)
             if answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fuzz.targets import PAGE
 from support.other_users import OTHER_USER_ID, needs_root
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import PATIENCE_S, polls, wait_until
 from support.web_clients import (
     HELLO,
     Answer,
@@ -355,7 +355,7 @@ def test_malformed_message_closes_only_its_own_page(
         ([HELLO, HELLO], ""),
         ([HELLO, "[" * 40_000], "not a message"),
     ):
-        limit = PATIENCE
+        limit = PATIENCE_S
         if not sent:
             limit = 0.2
         monkeypatch.setattr(module, "HELLO_WITHIN", limit)
@@ -386,10 +386,10 @@ def test_pings_do_not_extend_the_time_for_the_hello(
     lines = "".join(f"{name}: {value}\r\n" for name, value in UPGRADE.items())
     head = f"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n"
     received = b""
-    with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as client:
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as client:
         client.sendall(head.encode())
         client.settimeout(0.05)
-        for _ in turns("the server closes a page that only pings"):
+        for _ in polls("the server closes a page that only pings"):
             with suppress(TimeoutError, ConnectionError):
                 client.sendall(ping)
                 received += client.recv(65536)
@@ -454,7 +454,7 @@ def test_pages_and_connections_beyond_the_caps_are_closed(
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
     get = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     idle = [
-        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
         for _ in range(2)
     ]
     wait_until(lambda: raw(server.port, get) == b"")

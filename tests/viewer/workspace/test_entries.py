@@ -14,7 +14,7 @@ from PIL import Image
 from support.frames import cloud
 from support.programs import Programs
 from support.viewer import Viewer
-from support.wait import PATIENCE, wait_until
+from support.wait import PATIENCE_S, wait_until
 
 import splatview
 from splatview_ipc.control import limits
@@ -153,7 +153,7 @@ def test_run_is_paused_stepped_and_resumed(viewer: Viewer) -> None:
     for value, button in ((2, "Step"), (3, "Resume")):
         viewer.until(partial(waits_at, value))
         viewer.click(button)
-    trainer.join(PATIENCE)
+    trainer.join(PATIENCE_S)
     viewer.until(has_resumed)
 
 
@@ -163,7 +163,7 @@ def test_run_is_paused_stepped_and_resumed(viewer: Viewer) -> None:
 def test_serve_without_a_display_serves_a_page(programs: Programs) -> None:
     program = programs.splatview("serve", "--port", 0, DISPLAY="", WAYLAND_DISPLAY="")
     wait_until(list_viewers)
-    with urlopen(list_viewers()[0].url, timeout=PATIENCE) as page:
+    with urlopen(list_viewers()[0].url, timeout=PATIENCE_S) as page:
         assert b"<title>splatview</title>" in page.read()
     program.terminate()
     _, err = program.end()

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from support import scene_files as w
 from support.viewer import Viewer
-from support.wait import turns
+from support.wait import polls
 
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
@@ -40,7 +40,7 @@ class Reader:
         self.source.open()
 
     def take_turns(self, condition: Callable[[], Any]) -> None:
-        for _ in turns(f"{condition}, {self.entry}"):
+        for _ in polls(f"{condition}, {self.entry}"):
             self.now += 1.0
             self.source.refresh(self.entry, self.now)
             if condition():

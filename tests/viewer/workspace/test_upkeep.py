@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.viewer import Viewer
-from support.wait import clock, turns
+from support.wait import clock, polls
 
 import splatview
 from splatview_viewer.core.events import Event, PointerMove, PointerPress
@@ -127,7 +127,7 @@ def test_step_of_a_new_value_is_told_with_it(viewer: Viewer) -> None:
     splatview.publish(picture, "image", meta={"step": 2})
     slot = viewer.user.shown
     assert slot is not None
-    for _ in turns("the second picture"):
+    for _ in polls("the second picture"):
         viewer.step()
         if slot.source.step == 2:
             break

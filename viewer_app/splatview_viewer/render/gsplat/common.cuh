@@ -32,7 +32,7 @@ __device__ u16 half_bits(float v) {
 
 // -- packed scenes: activate.cu, packed.cuh ----------------------------------------------------------------------------
 
-// A packed Gaussian but for its colour. Numbers of 16 bits are halves. Mirrored by `unpacked` in packed.py.
+// A packed Gaussian but for its colour. Numbers of 16 bits are halves. Mirrored by `unpacked` in packed_scene.py.
 struct __align__(16) Shape {
     float x, y, z;                       // relative to the scene's origin
     float size;                          // the largest standard deviation
