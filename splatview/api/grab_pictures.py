@@ -20,7 +20,7 @@ class PictureReader:
     """Copies pictures out of the program's hidden run."""
 
     def __init__(self, run: str) -> None:
-        """`run` is the id of the run."""
+        """Follow the run with this id."""
         self._subscriber = Subscriber(run, client="grab")
         self._copied: torch.Event | None = None
         """Recorded behind the copy of the last picture in GPU memory."""
@@ -76,14 +76,14 @@ class PictureReader:
     def finish_copy(self) -> None:
         """Wait until the last picture is copied; to be called before the next request.
 
-        The program writes where it lay only for that.
+        The program does not write to its memory earlier.
         """
         if self._copied is not None:
             self._copied.synchronize()
             self._copied = None
 
     def poll(self) -> None:
-        """Take in what the program shares anew."""
+        """Take note of what the program has shared since the last call."""
         self._subscriber.poll()
 
     def close(self) -> None:

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_SIZE = (1280, 720)
+_PAUSE_SHARE = 1 / 8
+"""Pause between two looks for what is on its way, in the time that was waited so far."""
 _SHORTEST_PAUSE_S = 2e-5
 _LONGEST_PAUSE_S = 1e-3
-"""Seconds between two looks for what is on its way, ..."""
-_PAUSE_SHARE = 1 / 8
-"""... and in between this share of the time that was waited so far."""
+"""Bounds of that pause, seconds."""
 _ARRIVAL_S = 2.0
 """Seconds for the data of a picture in place; a view shows it after half a second in
 any case."""

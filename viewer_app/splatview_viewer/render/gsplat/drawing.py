@@ -178,7 +178,7 @@ class RecordDrawing:
     """Draws frames as gsplat does, to the last bits: the pictures that are kept."""
 
     def __init__(self, device: torch.device) -> None:
-        """Load the viewer's kernels; compile them first, about a second, unless that was done.
+        """Load the viewer's kernels; compiling them, once, takes about a second.
 
         Raises:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not
@@ -186,7 +186,7 @@ class RecordDrawing:
         """
         self._device = device
         self.rules = gsplat_rules(device)
-        """By which frames are drawn."""
+        """The rules by which frames are drawn."""
         self._kernels("short")
 
     def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:

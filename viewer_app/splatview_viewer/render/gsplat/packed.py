@@ -199,7 +199,7 @@ class PackedDrawing:
     """Draws frames of packed scenes."""
 
     def __init__(self, device: torch.device) -> None:
-        """Load the viewer's kernels; compile them first, about two seconds, unless that was done.
+        """Load the viewer's kernels; compiling them, once, takes about two seconds.
 
         Raises:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not

@@ -27,7 +27,7 @@ class PackedFrames:
     """Draws what `DeviceGaussians` has loaded last, packed with the first frame of it."""
 
     def __init__(self, device: torch.device, gaussians: DeviceGaussians) -> None:
-        """Load the viewer's kernels; compile them first, about two seconds, unless that was done.
+        """Load the viewer's kernels; compiling them, once, takes about two seconds.
 
         Raises:
             RendererError: gsplat does not draw here, or the viewer's own kernels do not
