@@ -235,8 +235,8 @@ class Tape:
         """
         import torch
 
-        self._check_fits(stream, frame)
         recording = self.recording
+        _check_fits(recording, stream.name, frame)
         scene = None
         cuda = None
         file = recording.next_file
@@ -272,31 +272,6 @@ class Tape:
             return _Outcome(snapshot, packed, time.thread_time() - started)
 
         self._taking = _Taking(frame, self._recorder.jobs.submit(make))
-
-    def _check_fits(self, stream: RemoteStream, frame: StreamFrame) -> None:
-        """Raise ViewerError for a frame whose snapshot is over the limit by itself."""
-        means = frame.tensors["means"]
-        higher = frame.tensors.get("shN")
-        coefficients = 0
-        if higher is not None:
-            coefficients = higher.shape[1]
-        needed = packed_bytes(
-            means.shape[0],
-            coefficients,
-            activated_in(frame),
-            means.dtype == "float64",
-        )
-        limit = self.recording.limit
-        if needed <= limit:
-            return
-        is_on_disk = self.recording.folder is not None
-        option = "--record-memory"
-        if is_on_disk:
-            option = "--record-disk"
-        raise ViewerError(
-            f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
-            f"{limit / 1e6:,.0f} MB are allowed: see {option}"
-        )
 
     def _take_in(self, now: float) -> None:
         """Add the snapshot of the finished job to the recording."""
@@ -407,6 +382,32 @@ class Tape:
                 self._index_job.wait(_TIMEOUT)
                 self._check_index_job()
             self.recording.folder.close()
+
+
+def _check_fits(recording: Recording, name: str, frame: StreamFrame) -> None:
+    """Raise ViewerError for a frame whose snapshot is over the limit by itself."""
+    means = frame.tensors["means"]
+    higher = frame.tensors.get("shN")
+    coefficients = 0
+    if higher is not None:
+        coefficients = higher.shape[1]
+    needed = packed_bytes(
+        means.shape[0],
+        coefficients,
+        activated_in(frame),
+        means.dtype == "float64",
+    )
+    limit = recording.limit
+    if needed <= limit:
+        return
+    is_on_disk = recording.folder is not None
+    option = "--record-memory"
+    if is_on_disk:
+        option = "--record-disk"
+    raise ViewerError(
+        f"a snapshot of {name} takes {needed / 1e6:,.0f} MB, and "
+        f"{limit / 1e6:,.0f} MB are allowed: see {option}"
+    )
 
 
 def _write_snapshot(folder: StreamFolder, file: str, packed: Packed) -> None:

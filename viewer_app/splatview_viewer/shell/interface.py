@@ -298,16 +298,16 @@ class Interface:
                 "sparks", zones.sparks, (12 * scale, 6 * scale), scroll=True
             ) as opened:
                 if opened and zones.sparks.height:
-                    self._draw_line(zones.sparks)
+                    _draw_line(zones.sparks)
                     self._draw_part("curves of the run", self.sparklines.draw, user)
             with _panel_board("tabs", zones.tabs, (8 * scale, 0)) as opened:
                 if opened:
-                    self._draw_line(zones.tabs)
+                    _draw_line(zones.tabs)
                     self._draw_part("tabs", sections.draw_tabs, user, zones.form)
             name = f"sections {self.state.tab}"
             with _panel_board(name, zones.sections, pad, scroll=True) as opened:
                 if opened:
-                    self._draw_line(zones.sections)
+                    _draw_line(zones.sections)
                     changed = self._draw_part(
                         "sections",
                         sections.draw_sections,
@@ -320,22 +320,13 @@ class Interface:
                 "footer", zones.footer, (8 * scale, 0), theme.BAR
             ) as opened:
                 if opened:
-                    self._draw_line(zones.footer)
+                    _draw_line(zones.footer)
                     self._draw_part(
                         "footer", self.footer.draw, user, zones.footer, scale
                     )
         if zones.form == "desktop":
             self._zone("edge", self._draw_edge, user)
         return changed
-
-    def _draw_line(self, rect: Rect) -> None:
-        """Draw the line above a zone of the panel, inside its board."""
-        if rect.height:
-            right = ImVec2(rect.x + rect.width, rect.y)
-            draw = imgui.get_window_draw_list()
-            draw.push_clip_rect_full_screen()
-            draw.add_line(ImVec2(rect.x, rect.y), right, theme.u32(theme.LINE))
-            draw.pop_clip_rect()
 
     def _draw_edge(self, user: User) -> None:
         """Draw the panel's edge: dragged it changes its width, a double click ends that."""
@@ -375,6 +366,16 @@ class Interface:
                 2 * scale,
             )
             draw.pop_clip_rect()
+
+
+def _draw_line(rect: Rect) -> None:
+    """Draw the line above a zone of the panel, inside its board."""
+    if rect.height:
+        right = ImVec2(rect.x + rect.width, rect.y)
+        draw = imgui.get_window_draw_list()
+        draw.push_clip_rect_full_screen()
+        draw.add_line(ImVec2(rect.x, rect.y), right, theme.u32(theme.LINE))
+        draw.pop_clip_rect()
 
 
 _panel_board = partial(board, raised=True, stays=True)
