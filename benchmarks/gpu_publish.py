@@ -91,7 +91,7 @@ def _scene() -> list[dict[str, str]]:
                 f"6-tensor scene of {SCENE:,}, storages unchanged, back to back",
                 publish_ns,
                 record_ns,
-                "median 15 us",
+                "median 3 us",
                 path,
             )
         )
@@ -340,7 +340,7 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
             f"6-tensor scene of {TRAINED:,} in a training of {rate:.0f} steps/s",
             publish_ns,
             bare,
-            "median 15 us",
+            "median 30 us",
             path,
         ),
         *_marked_rows(marked, bare, path),
