@@ -386,7 +386,10 @@ def public(
 
 
 def survive(error: Exception) -> None:
-    """Count and log a fault of the surroundings that ends a public call."""
+    """Count and log a fault of the surroundings that ends a public call.
+
+    Raised instead if SPLATVIEW_STRICT is set.
+    """
     publisher = _session.publisher
     report = fault if publisher is None else publisher.fault
     report(error)
