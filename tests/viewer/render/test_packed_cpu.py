@@ -159,7 +159,7 @@ def test_version_that_is_packed_where_it_lies_has_the_same_bits(
     is_valid = active.opacities > 0
     assert is_valid.sum() == n - 4
     for name in ("means", "quats", "scales", "opacities", "colors"):
-        direct_field = getattr(unpacked(at_once), name)[is_valid]
+        direct_field = getattr(unpacked(at_once.to_host()), name)[is_valid]
         stepped_field = getattr(unpacked(in_steps), name)[is_valid]
         assert torch.equal(direct_field, stepped_field), name
 

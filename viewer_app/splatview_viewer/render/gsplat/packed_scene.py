@@ -29,7 +29,8 @@ class PackedScene:
     shapes: torch.Tensor
     """(N, SHAPE_FLOATS) float32: `Shape` in packed.cuh."""
     colors: torch.Tensor
-    """(N, a multiple of HALVES) float16: coefficients by term and channel, then zeros."""
+    """(N, a multiple of HALVES) float16: coefficients by term and channel; what fills up
+    the last word is not read."""
     degree: int
     """The degree of the coefficients."""
     flags: torch.Tensor | None = None
@@ -50,6 +51,10 @@ class PackedScene:
     def with_flags(self, flags: torch.Tensor | None) -> PackedScene:
         """Return the same scene with other flags."""
         return replace(self, flags=flags)
+
+    def to_host(self) -> PackedScene:
+        """Return the scene in host memory, without flags. Waits."""
+        return PackedScene(self.shapes.cpu(), self.colors.cpu(), self.degree)
 
 
 def halves_of(degree: int) -> int:

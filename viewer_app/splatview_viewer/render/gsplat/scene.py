@@ -294,8 +294,12 @@ class DeviceGaussians:
         """
         if self._count == 0:
             return empty_scene()
-        active = self.active
-        if self._active_shape != _Shape(self._count, self.sh_degree):
+        if self._must_unpack:
+            assert self._packed is not None
+            active = unpacked(self._packed.to_host())
+        elif self._active_shape == _Shape(self._count, self.sh_degree):
+            active = self._active
+        else:
             return empty_scene()
         means = active.means.cpu()
         if self.is_shifted:
