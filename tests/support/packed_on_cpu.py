@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 SORTS = ("sort_by_low_digit", "sort_by_middle_digit", "sort_by_high_digit")
 ORDER_KERNELS = (
     "set_frame",
-    "pack",
     "begin_frame",
     "find_depths",
     "start_digits",
@@ -66,6 +65,11 @@ def packed_kernels() -> PackedKernels:
     )
 
 
+def activation_kernels() -> OnCpu:
+    """Compile the kernels that activate and pack unless an earlier run has done so."""
+    return OnCpu("activate.cu", ("activate", "activate_packed", "pack"))
+
+
 def empty_packed(n: int, degree: int) -> PackedScene:
     """Return memory for a packed scene, uninitialised."""
     shapes = torch.empty(n, SHAPE_FLOATS)
@@ -73,7 +77,7 @@ def empty_packed(n: int, degree: int) -> PackedScene:
     return PackedScene(shapes, colors, degree)
 
 
-def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScene:
+def packed_scene(gaussians: GaussianScene) -> PackedScene:
     """Return an activated scene, packed, without a selection."""
     colors = torch.cat([gaussians.sh0[:, None], gaussians.shN], 1)
     active = Active(
@@ -84,7 +88,7 @@ def packed_scene(kernels: PackedKernels, gaussians: GaussianScene) -> PackedScen
         colors=colors.contiguous(),
     )
     target = empty_packed(len(gaussians), gaussians.sh_degree)
-    pack(active, target, kernels.order)
+    pack(active, target, activation_kernels())
     return target
 
 
@@ -113,7 +117,7 @@ def drawn(
 ) -> FrameTarget:
     """Draw an activated scene."""
     target = FrameTarget(view, options, dtype)
-    scene = packed_scene(kernels, gaussians)
+    scene = packed_scene(gaussians)
     if options.selection != EVERYTHING:
         scene = scene.with_flags(flags_of(gaussians, options.selection))
     parameters = target.parameters(kernels.order)

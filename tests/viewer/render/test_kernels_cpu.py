@@ -14,6 +14,7 @@ import pytest
 import torch
 from support.frame_target import FrameTarget
 from support.on_cpu import OnCpu
+from support.packed_on_cpu import activation_kernels
 from support.projection import projected
 from support.reference import ReferenceRenderer, ellipses
 from support.renderer_cases import (
@@ -51,7 +52,7 @@ NOWHERE = np.zeros(3)
 
 @pytest.fixture(scope="module")
 def kernels() -> OnCpu:
-    return OnCpu("activate.cu", ["activate", "activate_packed"])
+    return activation_kernels()
 
 
 def raw(

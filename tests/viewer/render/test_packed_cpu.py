@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 import torch
 from support.frame_target import FrameTarget
-from support.on_cpu import OnCpu
 from support.packed_on_cpu import (
     SLOTS,
     Crowd,
     LateBlocks,
     RoomWatcher,
     SlabWatcher,
+    activation_kernels,
     drawn,
     empty_packed,
     order_of,
@@ -96,16 +96,14 @@ def test_packed_gaussian_of_degree_three_takes_at_most_130_bytes() -> None:
 
 
 @pytest.mark.parametrize("degree", range(5))
-def test_packed_numbers_are_the_nearest_halves(
-    kernels: PackedKernels, degree: int
-) -> None:
+def test_packed_numbers_are_the_nearest_halves(degree: int) -> None:
     gaussians = activated(random_scene(degree, Chance(n=300, sh_degree=degree)))
     # Halves end at 65504, and have fewer bits below 6e-5.
     gaussians.sh0[:4] = torch.tensor([[1e6], [-1e6], [3e-6], [65519.0]])
     gaussians.opacities[:2] = torch.tensor([0.0, 1.0])
     gaussians.scales[0] = 0
     gaussians.scales[1, 2] = 0
-    result = packed_scene(kernels, gaussians)
+    result = packed_scene(gaussians)
     size = result.shapes.nbytes + result.colors.nbytes
     assert size == len(gaussians) * bytes_of(degree)
 
@@ -134,7 +132,7 @@ def test_packed_numbers_are_the_nearest_halves(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_version_that_is_packed_where_it_lies_has_the_same_bits(
-    kernels: PackedKernels, dtype: torch.dtype
+    dtype: torch.dtype,
 ) -> None:
     n = 300
     raw = random_scene(1, Chance(n=n))
@@ -145,7 +143,7 @@ def test_version_that_is_packed_where_it_lies_has_the_same_bits(
     raw.scales[290] = 20
     shapes = ((3,), (4,), (3,), (), (9, 3))
     active = Active(*(torch.empty(n, *shape) for shape in shapes))
-    activation = OnCpu("activate.cu", ("activate", "activate_packed"))
+    activation = activation_kernels()
     at_once = empty_packed(n, degree=2)
     left_out = []
     for target in (active, at_once):
@@ -155,7 +153,7 @@ def test_version_that_is_packed_where_it_lies_has_the_same_bits(
         left_out.append(counts.tolist())
     assert left_out == [[2, 1, 1], [2, 1, 1]]
     in_steps = empty_packed(n, degree=2)
-    pack(active, in_steps, kernels.order)
+    pack(active, in_steps, activation)
     is_valid = active.opacities > 0
     assert is_valid.sum() == n - 4
     for name in ("means", "quats", "scales", "opacities", "colors"):
@@ -357,7 +355,7 @@ def assert_agrees(
         decibels: Likeness to the reference's picture of the rounded Gaussians.
     """
     pixels = target.pixels
-    rounded = unpacked_scene(packed_scene(kernels, gaussians))
+    rounded = unpacked_scene(packed_scene(gaussians))
     close(pixels, draw(ReferenceRenderer(), rounded, view, options), decibels)
     expected = draw(ReferenceRenderer(), gaussians, view, options)
     close(pixels, expected, 55)

@@ -1,7 +1,8 @@
 // A trainer's Gaussians, as they lie in its memory, to what frames are drawn from, in one kernel: activated float32 arrays,
-// or packed ones. `render/activation.py` says the same in NumPy.
+// or packed ones. `render/activation.py` says the same in NumPy. What is activated may be packed later (`pack`).
 
 constexpr int WARPS = 4;             // of a block
+constexpr int PACKED_AT_ONCE = 256;  // Gaussians of a block of `pack`
 constexpr u32 ALL = 0xffffffffu;
 constexpr float SCALE_MAX = 1e8f, SH_MAX = 1e30f;  // as in base.py
 constexpr float HALF_MAX = 65504.0f;
@@ -198,4 +199,26 @@ extern "C" __global__ void __launch_bounds__(128, 8) activate_packed(
     int n, int terms, int pitch, const Source source, Shape *shapes, Half *colors, u32 *counters, i64 *left_out) {
     const PackedArrays out = {shapes, colors, pitch};
     activate_all(n, terms, source, out, counters, left_out);
+}
+
+// Packs what is activated already, a thread for each Gaussian. Nothing is lost of numbers with no more bits than halves
+// have.
+extern "C" __global__ void __launch_bounds__(PACKED_AT_ONCE) pack(
+    int n, int terms, int pitch, const float *means, const float *quats, const float *scales, const float *opacities,
+    const float *coefficients, Shape *shapes, Half *colors) {
+    const i64 first = (i64)blockIdx.x * PACKED_AT_ONCE, i = first + threadIdx.x;
+    if (i < n) {
+        Activated g;
+        for (int k = 0; k < 3; ++k) g.mean[k] = means[3 * i + k];
+        for (int k = 0; k < 4; ++k) g.quat[k] = quats[4 * i + k];
+        for (int k = 0; k < 3; ++k) g.scale[k] = scales[3 * i + k];
+        g.opacity = opacities[i];
+        put(PackedArrays{shapes, colors, pitch}, i, g);
+    }
+    for (int k = threadIdx.x; k < PACKED_AT_ONCE * pitch; k += PACKED_AT_ONCE) {
+        const i64 row = first + k / pitch;
+        const int column = k % pitch;
+        if (row >= n) break;
+        put(colors + first * pitch + k, column < terms * 3 ? coefficients[row * terms * 3 + column] : 0.0f);
+    }
 }

@@ -207,12 +207,12 @@ class PackedDrawing:
         """
         self._device_index = device.index
         self._defines = defines(gsplat_rules(device))
-        self.order = self._kernels(BINS[0]).order
-        """The kernels of packed_order.cu, for what does not depend on bins."""
+        self._kernels(BINS[0])
 
     def set_frame(self, parameters: Parameters, target: torch.Tensor) -> None:
         """Write a frame's parameters to the device, queued on the current stream."""
-        self.order.launch("set_frame", 1, 64, parameters, target)
+        order = self._kernels(BINS[0]).order
+        order.launch("set_frame", 1, 64, parameters, target)
 
     def draw(
         self, kind: GraphKey, scene: PackedScene, parameters: torch.Tensor

@@ -94,7 +94,7 @@ class PackedFrames:
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         gaussians = self._gaussians
-        scene = gaussians.packed(self._drawing.order)
+        scene = gaussians.packed()
         self.frame.load(scene)
         self.frame.select(gaussians.flags(options.selection))
         self._drawn = scene

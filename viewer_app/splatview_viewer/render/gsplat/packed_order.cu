@@ -1,31 +1,4 @@
-// The first half of a packed picture: scenes are packed, and brought into an order by depth. See packed.cuh.
-
-// Packs activated Gaussians, a thread for each. `terms`: coefficients; of scenes with no more bits than halves have,
-// nothing is lost.
-extern "C" __global__ void __launch_bounds__(THREADS) pack(
-    int n, int terms, int pitch, const float *means, const float *quats, const float *scales, const float *opacities,
-    const float *colors, Shape *shapes, u16 *packed) {
-    const i64 first = (i64)blockIdx.x * THREADS, i = first + threadIdx.x;
-    if (i < n) {
-        Shape g;
-        g.x = means[3 * i], g.y = means[3 * i + 1], g.z = means[3 * i + 2];
-        const float *const q = quats + 4 * i, *const s = scales + 3 * i;
-        const float inverse = rsqrtf(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-        for (int k = 0; k < 4; ++k) g.quat[k] = half_bits(q[k] * inverse);
-        g.size = fmaxf(fmaxf(fabsf(s[0]), fabsf(s[1])), fabsf(s[2]));
-        for (int k = 0; k < 3; ++k) g.ratio[k] = half_bits(g.size > 0.0f ? fabsf(s[k]) / g.size : 0.0f);
-        g.opacity = half_bits(opacities[i]);
-        shapes[i] = g;
-    }
-    const int halves = pitch * 8;
-    for (int k = threadIdx.x; k < THREADS * halves; k += THREADS) {
-        const i64 row = first + k / halves;
-        const int column = k % halves;
-        if (row >= n) break;
-        const float value = column < terms * 3 ? colors[row * terms * 3 + column] : 0.0f;
-        packed[first * halves + k] = half_bits(fmaxf(value, -65504.0f));
-    }
-}
+// The first half of a packed picture: Gaussians are brought into an order by depth. See packed.cuh.
 
 // `status`: of the parts of all sorts; `open`: the tiles of each bin that are not finished.
 extern "C" __global__ void __launch_bounds__(THREADS) begin_frame(

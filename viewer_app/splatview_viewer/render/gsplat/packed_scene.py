@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from splatview_viewer.render.gsplat.cuda import Launcher
 
 SHAPE_FLOATS = 8
-"""Numbers of `Shape` in packed.cuh."""
+"""Numbers of `Shape` in common.cuh."""
 HALVES = 8
 """Coefficients of a Gaussian fill words of this many halves."""
 _THREADS = 256
@@ -27,7 +27,7 @@ class PackedScene:
     """N packed Gaussians on one device."""
 
     shapes: torch.Tensor
-    """(N, SHAPE_FLOATS) float32: `Shape` in packed.cuh."""
+    """(N, SHAPE_FLOATS) float32: `Shape` in common.cuh."""
     colors: torch.Tensor
     """(N, a multiple of HALVES) float16: coefficients by term and channel; what fills up
     the last word is not read."""
@@ -73,7 +73,7 @@ def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
     Args:
         active: the Gaussians.
         packed: where to; of their number and degree.
-        launcher: launches the kernels of packed_order.cu.
+        launcher: launches the kernels of activate.cu.
     """
     count, terms = active.colors.shape[:2]
     launcher.launch(
@@ -82,7 +82,7 @@ def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
         _THREADS,
         _INT(count),
         _INT(terms),
-        _INT(packed.colors.shape[1] // HALVES),
+        _INT(packed.colors.shape[1]),
         active.means,
         active.quats,
         active.scales,

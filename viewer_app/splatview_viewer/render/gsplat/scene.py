@@ -28,7 +28,6 @@ from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, empty
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.render.gsplat.cuda import Launcher
     from splatview_viewer.scene import Selection
 
 FAR = 64.0
@@ -235,11 +234,8 @@ class DeviceGaussians:
             )
         return self._frame_scene
 
-    def packed(self, launcher: Launcher) -> PackedScene:
+    def packed(self) -> PackedScene:
         """Return the Gaussians packed, once for each load, in buffers that stay.
-
-        Args:
-            launcher: launches the kernels of packed_order.cu.
 
         Raises:
             torch.cuda.OutOfMemoryError: there is too little memory.
@@ -247,7 +243,7 @@ class DeviceGaussians:
         if self._packed is None:
             packed = self._reserve_packed()
             if self._count:
-                pack(self.active, packed, launcher)
+                pack(self.active, packed, self._kernels)
             self._packed = packed
         return self._packed
 
