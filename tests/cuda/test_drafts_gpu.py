@@ -178,6 +178,23 @@ def test_a_new_version_is_packed_anew_and_memory_is_given_back(
     assert renderer.draft_note == ""
 
 
+def test_a_version_of_more_gaussians_has_the_memory_of_the_one_before(
+    renderer: GsplatRenderer,
+) -> None:
+    n = 200_000
+    renderer.load(on_gpu(random_scene(3, Chance(n=n))))
+    draft_of(renderer)
+    renderer.render(VIEW, CLASSIC).pixels()
+    larger = on_gpu(random_scene(4, Chance(n=2 * n)))
+    before = torch.cuda.memory_allocated()
+    renderer.load(larger)
+    renderer.read()
+    # Buffers that grow get a quarter more than is needed.
+    grown = 236 * (2.5 * n - n)
+    assert torch.cuda.memory_allocated() - before < grown + 4e6
+    assert_alike(renderer)
+
+
 def test_a_selection_changes_with_the_next_draft(renderer: GsplatRenderer) -> None:
     renderer.load(random_scene(3, Chance()))
     for selection in (EVERYTHING, SELECTION, EVERYTHING):

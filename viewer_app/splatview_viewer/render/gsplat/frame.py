@@ -118,7 +118,11 @@ class FrameGraph(Generic[SceneT]):
         self._loaded: SceneT | None = None
         """As `load` got it."""
         self._scene: SceneT | None = None
-        """The same with the flags of `select`."""
+        """The same with the flags of the selection."""
+        self._layout: tuple[Any, ...] = ()
+        """Where the scene lies that the graphs were captured with."""
+        self._flags_address = 0
+        """Where the flags lie that they were captured with."""
         self.capacity = Capacity(most_pairs)
         self._pair_counts = _PairCounts(device)
         with torch.cuda.device(device):
@@ -147,35 +151,42 @@ class FrameGraph(Generic[SceneT]):
             return THINNED
         return ""
 
-    def load(self, scene: SceneT) -> None:
-        """Draw this scene from now on.
+    def load(self, scene: SceneT, flags: torch.Tensor | None = None) -> None:
+        """Draw this scene from now on; to be called before each frame.
 
-        Nothing is copied: the storage stays until the next `load`, and values that are
-        written into it, in stream order, show. The same storage again costs nothing and
-        keeps the graphs.
-        """
-        if scene is self._loaded:
-            return
-        if self._scene is None or scene.layout != self._scene.layout:
-            self._drop_graphs()
-            self._uses.clear()
-            self.failure = ""
-            self.capacity.expect(scene.count)
-        self._loaded = scene
-        self._scene = scene
-
-    def select(self, flags: torch.Tensor | None) -> None:
-        """Use the flags of a selection for the frames from now on.
-
-        `RenderOptions.selection` is not looked at. They are not copied: always the same
-        storage until `load` is given another one.
+        Nothing is copied: the storage stays until the next `load` or `unload`, and values
+        that are written into it, in stream order, show. The same scene again costs
+        nothing, and the same storage keeps the graphs.
 
         Args:
-            flags: (N,) uint8 as `selecting.flags` gives them. None if all are drawn, none
-                stands out.
+            scene: what to draw.
+            flags: (N,) uint8 as `selecting.flags` gives them, in place of
+                `RenderOptions.selection`, which is not looked at. None if all are drawn,
+                none stands out.
         """
-        if self._scene is not None and flags is not self._scene.flags:
-            self._scene = self._scene.with_flags(flags)
+        if scene is not self._loaded:
+            layout = scene.layout
+            if layout != self._layout:
+                self._forget_graphs()
+                self.capacity.expect(scene.count)
+                self._layout = layout
+            self._loaded = scene
+            self._scene = scene
+        if flags is not None:
+            self._expect_flags(flags.data_ptr())
+        if self._scene is None or flags is not self._scene.flags:
+            self._scene = scene.with_flags(flags)
+
+    def _expect_flags(self, address: int) -> None:
+        """Drop the graphs if they were captured with flags that lay elsewhere."""
+        if self._flags_address not in (0, address):
+            self._drop_graphs()
+        self._flags_address = address
+
+    def unload(self) -> None:
+        """Let go of the scene's storage, until the next `load`. The graphs stay."""
+        self._loaded = None
+        self._scene = None
 
     def render(
         self, camera: Camera, options: RenderOptions, rgba: torch.Tensor | None = None
@@ -282,10 +293,9 @@ class FrameGraph(Generic[SceneT]):
 
     def close(self) -> None:
         """Release everything. Idempotent."""
-        self._drop_graphs()
-        self._uses.clear()
-        self._loaded = None
-        self._scene = None
+        self._forget_graphs()
+        self._layout = ()
+        self.unload()
 
     def _find_graph(self, kind: GraphKey) -> torch.cuda.CUDAGraph | None:
         """Return the graph for this kind of frame; captured now if it came often enough."""
@@ -338,6 +348,12 @@ class FrameGraph(Generic[SceneT]):
     def _draw(self, kind: GraphKey) -> None:
         assert self._scene is not None
         self._drawing.draw(kind, self._scene, self._parameters)
+
+    def _forget_graphs(self) -> None:
+        """Drop the graphs, and what is known of the kinds of frames."""
+        self._drop_graphs()
+        self._uses.clear()
+        self.failure = ""
 
     def _drop_graphs(self) -> None:
         if not self.graphs:

@@ -40,8 +40,8 @@ class PackedFrames:
         )
         self._reason = ""
         """Why the last picture was drawn in another way."""
-        self._drawn: PackedScene | None = None
-        """The scene of the last picture."""
+        self._drawn_bytes = 0
+        """Size of the packed Gaussians of the last picture; 0: none was drawn."""
         self._refusal = ""
         """Why none is drawn here until `free` is called."""
 
@@ -50,10 +50,9 @@ class PackedFrames:
         """Return what `Renderer.draft_note` is to say."""
         if self._reason:
             return f"moving pictures are not packed: {self._reason}"
-        if self._drawn is None:
+        if not self._drawn_bytes:
             return ""
-        size = self._drawn.count * bytes_of(self._drawn.degree)
-        return f"packed while it moves: {size_text(size)}"
+        return f"packed while it moves: {size_text(self._drawn_bytes)}"
 
     def render(
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
@@ -95,16 +94,15 @@ class PackedFrames:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         gaussians = self._gaussians
         scene = gaussians.packed()
-        self.frame.load(scene)
-        self.frame.select(gaussians.flags(options.selection))
-        self._drawn = scene
+        self.frame.load(scene, gaussians.flags(options.selection))
+        self._drawn_bytes = scene.count * bytes_of(scene.degree)
         return self.frame.render(camera, options, target)
 
     def free(self) -> None:
         """Release the packed Gaussians, and what frames were captured with."""
         self._refusal = ""
         self._reason = ""
-        self._drawn = None
+        self._drawn_bytes = 0
         self.frame.close()
         self._gaussians.drop_packed()
 

@@ -94,8 +94,6 @@ class GsplatRenderer(Renderer):
         self._frame: FrameGraph[Scene]
         self._packed: PackedFrames
         self._last_was_packed = False
-        self._frame_is_old = True
-        """The frame has not been told yet where the Gaussians lie."""
         self._lease: ArrayLease
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
@@ -210,6 +208,9 @@ class GsplatRenderer(Renderer):
     def _activate(self, scene: GaussianScene, *, packed_only: bool = False) -> None:
         """Have the GPU read a scene."""
         clock = self._clocks.load
+        # A version of another size needs the memory of the one before.
+        self._frame.unload()
+        self._packed.frame.unload()
         try:
             self._load(scene, packed_only=packed_only)
         except BaseException:
@@ -217,7 +218,6 @@ class GsplatRenderer(Renderer):
             self._lease.restore()
             raise
         clock.end(self._stream)
-        self._frame_is_old = True
 
     def _load(self, scene: GaussianScene, *, packed_only: bool) -> None:
         clock = self._clocks.load
@@ -297,10 +297,8 @@ class GsplatRenderer(Renderer):
                 self._last_was_packed = True
                 return drawn
         self._last_was_packed = False
-        if self._frame_is_old:
-            self._frame.load(self._gaussians.frame_scene)
-            self._frame_is_old = False
-        self._frame.select(self._gaussians.flags(options.selection))
+        gaussians = self._gaussians
+        self._frame.load(gaussians.frame_scene, gaussians.flags(options.selection))
         return self._frame.render(camera, options, target)
 
     @property
@@ -380,7 +378,6 @@ class GsplatRenderer(Renderer):
         self._packed = packed
         self._last_was_packed = False
         self._lease = ArrayLease(stream)
-        self._frame_is_old = True
 
     def _leave(self) -> None:
         """Release what is on the present GPU."""

@@ -75,7 +75,9 @@ class DeviceGaussians:
         """float64, subtracted from the means, so that a scene far away keeps its
         detail."""
         self._buffers: dict[str, torch.Tensor] = {}
-        self._active: Active
+        nothing = torch.empty(0, device=device)
+        self._no_gaussians = Active(nothing, nothing, nothing, nothing, nothing)
+        self._active = self._no_gaussians
         """The Gaussians, in the buffers."""
         self._active_shape = _NO_SHAPE
         self._frame_scene: Scene | None = None
@@ -322,6 +324,7 @@ class DeviceGaussians:
             return
         # It stays so if there is too little memory.
         self._active_shape = _NO_SHAPE
+        self._active = self._no_gaussians
         self._frame_scene = None
         row_shapes = {
             "means": (3,),
