@@ -13,7 +13,7 @@ import splatview
 from splatview.api import memory_recording
 from splatview_ipc.control import limits, memory_snapshots, run_folder, sockets
 from splatview_ipc.kinds.scalars import SCALAR_SERIES
-from splatview_ipc.publisher import channel, stream
+from splatview_ipc.publisher import channel, stream_turns
 from splatview_ipc.system.files import cache_folder
 from splatview_ipc.transports import pinned_host
 from splatview_viewer.app.commands.serve import Serve
@@ -107,11 +107,11 @@ def test_limits_of_the_architecture_are_those_of_the_code() -> None:
         f"| {rates.pop()} a second; zero-copy: {zero_copy_rate} versions;",
         f"| {channel.MARKS_PER_VERSION} for each one that the fastest viewer takes",
         f"takes, at least {lowest_rate:g} a second |",
-        f"what a publish left | {stream.GRACE_S:g} s |",
-        f"where a run publishes steadily | {stream.BUSY_GRACE_S:g} s |",
-        f"{stream.GRACE_S:g} s\nafter the last publish the helper",
-        f"with those {stream.SETTLE_S:g} s after it",
-        f"between publishes | {round(1 / stream.LIVE_PERIOD_S)} a second",
+        f"what a publish left | {stream_turns.GRACE_S:g} s |",
+        f"where a run publishes steadily | {stream_turns.BUSY_GRACE_S:g} s |",
+        f"{stream_turns.GRACE_S:g} s\nafter the last publish the helper",
+        f"with those {stream_turns.SETTLE_S:g} s after it",
+        f"between publishes | {round(1 / stream_turns.LIVE_PERIOD_S)} a second",
         f"| messages | {limits.MAX_MESSAGE / KIB:g} KiB each",
         f"texts of {text_limit}, {limits.MAX_META_BYTES / KIB:g} KiB together",
         f"streams of a run | {', '.join(map(str, counts))} |",

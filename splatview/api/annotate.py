@@ -337,7 +337,7 @@ def _find_or_make_overlay(publisher: Publisher, name: str, run: str) -> Stream:
     An overlay over a run that has ended is used again for the next run.
     """
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
-    from splatview_ipc.publisher.stream import OverlaidStream
+    from splatview_ipc.publisher.stream_channels import OverlaidStream
 
     overlays = _overlays_over(publisher, name)
     for stream in overlays:

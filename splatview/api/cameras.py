@@ -215,7 +215,7 @@ class Cameras:
     def _companion_stream(self, field: str, shape: tuple[int, ...]) -> Stream:
         """Return a stream of one tensor that belongs to that of the poses."""
         from splatview_ipc.control.limits import MAX_NAME
-        from splatview_ipc.publisher.stream import OverlaidStream
+        from splatview_ipc.publisher.stream_channels import OverlaidStream
 
         name = f"{self._name[: MAX_NAME - 10]} {field}"
         stream = self._publisher.stream(name, "cameras")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from splatview.adapters.gaussians import GaussianLayout
     from splatview.adapters.images import ImageLayout
-    from splatview_ipc.publisher.stream import Published, Stream
+    from splatview_ipc.publisher.channel import Published
+    from splatview_ipc.publisher.stream import Stream
 
 _MAX_WARNED = 1000
 _warned_lines: set[tuple[str, int]] = set()

@@ -27,7 +27,7 @@ from splatview.adapters.checks import metadata
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.publisher.publisher import Publisher
-from splatview_ipc.publisher.stream import OverlaidStream
+from splatview_ipc.publisher.stream_channels import OverlaidStream
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 

@@ -7,7 +7,7 @@ from support.image_stream import image, published, shows
 from support.pair import Pair
 
 from splatview_ipc.control.sockets import wait_readable
-from splatview_ipc.publisher.stream import GRACE_S, RETRY_AWAITED_S
+from splatview_ipc.publisher.stream_turns import GRACE_S, RETRY_AWAITED_S
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 

@@ -1,0 +1,219 @@
+"""The helper thread's part of a stream: what `publish` leaves, and what is due.
+
+That is making the memory of a transport, versions that came too soon after the last one
+or found no free slot, viewers that attached after the publish, copies that may have
+caught tensors amid a write, and live streams.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from splatview_ipc.publisher.channel import LateCopy, count_inplace
+from splatview_ipc.publisher.stream_channels import StreamChannels
+from splatview_ipc.transports import TRANSPORTS
+
+if TYPE_CHECKING:
+    from splatview_ipc.publisher.channel import Channel
+    from splatview_ipc.transports import Writer
+
+GRACE_S = 0.1
+"""Seconds for the next publish to write what the last one left to the helper."""
+BUSY_GRACE_S = 0.4
+"""The same at most for a trainer that has published steadily for some time."""
+RETRY_AWAITED_S = 0.001
+"""Seconds until a version that is awaited is tried again, the first time."""
+SETTLE_S = 0.02
+"""Seconds after a late copy at which in-place operations are counted again."""
+LIVE_PERIOD_S = 1 / 30
+"""Seconds between two copies of a live stream, which changes without a publish."""
+
+
+class StreamTurns(StreamChannels):
+    """A stream whose helper thread brings viewers up to date."""
+
+    def turn(self, now: float) -> float | None:
+        """Do what `publish` left, and what is due.
+
+        Returns when to be called again, in the clock's seconds; None: when woken.
+        """
+        self._helper_knows = False  # first: whatever is left from now on wakes us again
+        if self._must_drop:
+            with self._lock:
+                self._must_drop = False
+                self._drop_writers()
+        if self._newest is None or not self._channels:
+            return None
+        due = self._turn_channels(now)
+        grace_ends = self._published_at + GRACE_S
+        if self._lacks_awaited() or (now >= grace_ends and self.is_behind()):
+            self._catch_up(now)
+            self._busy_since = now
+            grace_ends = now + self._retry_s(now)
+        if now < grace_ends or self.is_behind():
+            # This thread comes again by itself, so a busy trainer need not wake it.
+            self._helper_knows = True
+            return min(due, self._next_look(now, grace_ends))
+        self._busy_since = math.inf
+        if self.live and not all(c.is_zero_copy for c in self._channels.values()):
+            due = min(due, self._follow_live(now))
+        else:
+            due = min(due, self._check_late_copy(now))
+        return due if due < math.inf else None
+
+    def _next_look(self, now: float, grace_ends: float) -> float:
+        """Return when to look again whether the trainer has stopped publishing.
+
+        The longer it has gone on, the less often: each look costs it processor time, and
+        it writes what it leaves by its next publish.
+        """
+        self._busy_since = min(self._busy_since, now)
+        pause = min((now - self._busy_since) / 2, BUSY_GRACE_S)
+        return max(grace_ends, now + pause)
+
+    def _turn_channels(self, now: float) -> float:
+        """Make missing writers, and give each its turn; return when the next is due."""
+        due = math.inf
+        for channel in list(self._channels.values()):
+            if channel.retry_at > now:
+                due = min(due, channel.retry_at)
+            else:
+                self._make_writer(channel)
+            with self._lock:
+                if channel.writer is not None:
+                    writer_due = channel.writer.turn(now)
+                    due = min(due, math.inf if writer_due is None else writer_due)
+        return due
+
+    def _make_writer(self, channel: Channel) -> None:
+        """Make a writer that takes the newest value, unless the channel has one.
+
+        Allocates outside the lock, since that takes long.
+        """
+        value = self._newest
+        if value is None:
+            return
+        if channel.writer is not None and not channel.is_outgrown:
+            return
+        choice = self._choice
+        transport = channel.transport
+        if transport not in choice.suitable():
+            return  # its viewers are choosing another one
+        if transport in choice.failures and not channel.retry_at:
+            return
+        layout, (tensors, _) = value
+        with self._lock, choice.behind_trainer(layout.device):
+            fields = layout.frame(tensors)
+            writer = channel.writer
+            channel.is_outgrown = False
+            if writer is not None and writer.fits(fields):
+                return
+        try:
+            # A table that outgrew its ring goes on growing; a picture of another size
+            # does not.
+            has_outgrown = writer is not None and self.kind != "image"
+            is_growing = self.kind == "gaussians" or has_outgrown
+            new_writer = TRANSPORTS[transport].writer(fields, is_growing)
+        except Exception as error:
+            with self._lock:
+                self._fail(channel, layout, error)
+            return
+        with self._lock:
+            unused_writer: Writer | None = new_writer
+            if not self._has_ended:
+                unused_writer = channel.take_writer()
+                channel.writer = new_writer
+            if channel.retry_at:
+                channel.retry_at = 0.0
+                choice.remove_failure(transport)
+        if unused_writer is not None:
+            unused_writer.close()
+
+    def _retry_s(self, now: float) -> float:
+        """Return the seconds until what could not be written is tried again.
+
+        For a reader that waits they double from try to try.
+        """
+        if not self._lacks_awaited():
+            return GRACE_S
+        waited_s = now - self._published_at
+        return min(GRACE_S, max(RETRY_AWAITED_S, waited_s))
+
+    def _catch_up(self, now: float) -> None:
+        """Write the newest value for viewers that its own publish did not reach."""
+        with self._lock:
+            value = self._newest
+            if value is None:
+                return
+            layout, (tensors, _) = value
+            with self._choice.behind_trainer(layout.device) as can_queue:
+                if not can_queue:
+                    return
+                counts = count_inplace(tensors)
+                is_confirmed = counts is not None
+                for channel in self._channels.values():
+                    is_due = now >= channel.next_write_at or self._is_awaited(channel)
+                    if channel.written is not value and is_due:
+                        self._write(channel, value, now, is_confirmed)
+                self._next_write_at = 0.0  # the next publish tells whether they move
+            self._late_copy = None
+            if counts:
+                self._late_copy = LateCopy(value, counts, now + SETTLE_S)
+        self._control.words[self._version_word] = self.version
+
+    def _check_late_copy(self, now: float) -> float:
+        """Copy once more, as not confirmed, if a write may have met the late copy.
+
+        An in-place operation that has ended since then may have been under way. Returns
+        when to be called again.
+        """
+        late_copy = self._late_copy
+        if late_copy is None:
+            return math.inf
+        if now < late_copy.check_at:
+            return late_copy.check_at
+        self._late_copy = None
+        value = late_copy.value
+        layout, (tensors, _) = value
+        if count_inplace(tensors) != late_copy.inplace_counts:
+            with self._lock, self._choice.behind_trainer(layout.device):
+                for channel in self._channels.values():
+                    if not channel.is_zero_copy and channel.written is value:
+                        self._write(channel, value, now, confirmed=False)
+        self._control.words[self._version_word] = self.version
+        return math.inf
+
+    def _follow_live(self, now: float) -> float:
+        """Copy the present values of a live stream; return when to do so again."""
+        due = math.inf
+        value = self._newest
+        if value is None:
+            return due
+        layout, (tensors, _) = value
+        with self._lock, self._choice.behind_trainer(layout.device) as can_queue:
+            for channel in self._channels.values():
+                writer = channel.writer
+                if channel.is_zero_copy or writer is None or not can_queue:
+                    continue
+                if now >= channel.next_write_at + LIVE_PERIOD_S:
+                    if not writer.holds(layout.frame(tensors)):
+                        self._write(channel, value, now)
+                    # Large copies come less often.
+                    channel.next_write_at = now + 4 * (self._run.now() - now)
+                due = min(due, channel.next_write_at + LIVE_PERIOD_S)
+        self._control.words[self._version_word] = self.version
+        return due
+
+    def finish(self) -> None:
+        """Write the last version, which viewers read after this process has ended.
+
+        To be called when the helper thread has ended.
+        """
+        try:
+            if self.is_behind():
+                for channel in self._channels.values():
+                    channel.next_write_at = 0.0
+                self._catch_up(0.0)
+        except Exception as error:
+            self._run.fault(error)
