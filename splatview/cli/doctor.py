@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 State = Literal["ok", "absent", "broken"]
 _PORT = 7007
 _TIMEOUT_S = 120.0
-_COMPILING_TIMEOUT_S = 1800.0
 _MARKS = {"ok": ("ok", "32"), "absent": ("--", "33"), "broken": ("BROKEN", "31")}
 """Text and terminal's colour of each state."""
 
@@ -376,13 +375,12 @@ def check_runtime_folder() -> Finding:
     return Finding("ok", detail)
 
 
-def _probe(subject: str, otherwise: State, timeout_s: float = _TIMEOUT_S) -> Finding:
+def _probe(subject: str, otherwise: State) -> Finding:
     """Try something in the viewer's program.
 
     Args:
         subject: as `splatview_viewer.app.probe` names it.
         otherwise: state where that does not work.
-        timeout_s: maximum duration.
     """
     if missing_viewer_packages():
         return Finding("absent", "not tried without the viewer's packages")
@@ -390,7 +388,7 @@ def _probe(subject: str, otherwise: State, timeout_s: float = _TIMEOUT_S) -> Fin
     program = ChildProgram(
         "splatview_viewer.app.probe", subject, on_output=lines.append
     )
-    failure = _failure_of(program, timeout_s)
+    failure = _failure_of(program)
     if failure:
         return Finding(otherwise, failure)
     report = json.loads(lines[-1])
@@ -398,14 +396,14 @@ def _probe(subject: str, otherwise: State, timeout_s: float = _TIMEOUT_S) -> Fin
     return Finding(state, report["detail"], report["mend"])
 
 
-def _failure_of(program: ChildProgram, timeout_s: float = _TIMEOUT_S) -> str:
+def _failure_of(program: ChildProgram) -> str:
     """Wait for the end of a program; return the reason if it failed."""
-    code = program.wait(timeout_s)
+    code = program.wait(_TIMEOUT_S)
     program.end()
     if code == 0:
         return ""
     if code is None:
-        return f"no answer within {timeout_s:g} s"
+        return f"no answer within {_TIMEOUT_S:g} s"
     return f"{program.last_error_lines().splitlines()[-1]} (code {code})"
 
 
@@ -417,7 +415,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "shared memory": check_shared_memory,
     "cuda sharing": check_cuda_sharing,
     "viewer": check_viewer,
-    "gsplat": partial(_probe, "gsplat", "absent", _COMPILING_TIMEOUT_S),
+    "gsplat": partial(_probe, "gsplat", "absent"),
     "opengl": partial(_probe, "egl", "broken"),
     "cuda to opengl": check_cuda_to_opengl,
     "display": partial(_probe, "window", "absent"),

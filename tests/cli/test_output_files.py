@@ -293,7 +293,6 @@ ELSEWHERE = {
     "ipc/splatview_ipc/system/files.py": "the mechanism itself",
     "ipc/splatview_ipc/control/run_folder.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
     "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
-    "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
 }
 _WRITES = re.compile(
     r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(

@@ -402,10 +402,8 @@ import torch
 from support.renderer_cases import Chance, psnr, random_scene
 from support.view_cases import scene_view, view_pixels
 from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.render.gsplat.build import kernels
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
-assert kernels().wait(), kernels().reason
 screen = OffscreenScreen(160, 120)
 view = scene_view(screen)
 view.update(random_scene(1, Chance(n=3000)))

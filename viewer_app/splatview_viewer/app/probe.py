@@ -208,24 +208,48 @@ def _examine_sandbox() -> Examined:
 
 
 def probe_gsplat() -> str:
-    """Get gsplat's kernels as the viewer does, which may compile them, and draw."""
-    from importlib.metadata import version
-
+    """Draw a Gaussian with CUDA. The first time this compiles the viewer's kernels."""
     from splatview_viewer.core.errors import RendererError
-    from splatview_viewer.render.gsplat.build import kernels
+    from splatview_viewer.render.gsplat.gpus import obstacle
 
-    build = kernels()
-    if not build.wait():
-        raise Broken(f"{build.reason}; the OpenGL renderer is used")
-    import torch
-
-    from splatview_viewer.render.gsplat.rules import gsplat_rules
-
+    reason = obstacle()
+    if reason:
+        raise Broken(f"{reason}; the OpenGL renderer is used")
     try:
-        gsplat_rules(torch.device("cuda", 0))
+        source = _draw_with_cuda()
     except RendererError as e:
         raise Broken(f"{e}; the OpenGL renderer is used") from None
-    return f"{version('gsplat')} draws"
+    return f"CUDA draws by the rules of {source}"
+
+
+def _draw_with_cuda() -> str:
+    """Draw a Gaussian; return whose rules the picture follows. Raises RendererError."""
+    import numpy as np
+    import torch
+
+    from splatview_viewer.geometry.cameras import Camera, centered_intrinsics
+    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+    from splatview_viewer.render.gsplat.rules import followed_rules
+    from splatview_viewer.scene.scene import GaussianScene
+
+    gaussian = GaussianScene(
+        means=torch.tensor([[0.0, 0.0, 1.0]]),
+        quats=torch.tensor([[1.0, 0.0, 0.0, 0.0]]),
+        scales=torch.full((1, 3), 0.1),
+        opacities=torch.ones(1),
+        sh0=torch.ones(1, 3),
+        shN=torch.empty(1, 0, 3),
+        activated=True,
+    )
+    side = 16
+    camera = Camera(np.eye(4), centered_intrinsics(side, side, side), side, side)
+    renderer = GsplatRenderer()
+    renderer.load(gaussian)
+    renderer.render(camera, RenderOptions()).pixels()
+    source = followed_rules(renderer.device).source
+    renderer.close()
+    return source
 
 
 PROBES = {

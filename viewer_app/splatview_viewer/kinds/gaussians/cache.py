@@ -25,11 +25,7 @@ from splatview_viewer.kinds.gaussians.picture import (
 from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_outdated
 from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
 from splatview_viewer.render.base import PAINTS
-from splatview_viewer.render.choose import (
-    choose_renderer,
-    fallback_renderer,
-    upgraded_renderer,
-)
+from splatview_viewer.render.choose import choose_renderer, fallback_renderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
 
@@ -446,10 +442,7 @@ class SceneCache:
     # -- the loop ------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Do what could wait, once however many views ask for it.
-
-        `loads` changes if the scene is to be drawn again.
-        """
+        """Do what could wait, once however many views ask for it."""
         self.now = now
         self._is_at_rest = False
         # Pictures of viewports that were hidden in this turn come to rest as well.
@@ -459,10 +452,6 @@ class SceneCache:
         if self.moved.queued is not None:
             self.moved.land()
         self.stepped.land()
-        renderer = upgraded_renderer(self.renderer, self.ctx)
-        if renderer is not None:
-            self._draw_with(renderer)
-            self.loads += 1
         # A fault came between reading and drawing.
         if self.busy and not self.renderer.reading:
             self.finish_reading()

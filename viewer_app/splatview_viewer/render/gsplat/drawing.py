@@ -181,8 +181,7 @@ class RecordDrawing:
         """Load the viewer's kernels; compiling them, once, takes about a second.
 
         Raises:
-            RendererError: gsplat does not draw here, or the viewer's own kernels do not
-                compile.
+            RendererError: the kernels do not compile.
         """
         self._device = device
         self.rules = gsplat_rules(device)

@@ -202,8 +202,7 @@ class PackedDrawing:
         """Load the viewer's kernels; compiling them, once, takes about two seconds.
 
         Raises:
-            RendererError: gsplat does not draw here, or the viewer's own kernels do not
-                compile.
+            RendererError: the kernels do not compile.
         """
         self._device_index = device.index
         self._defines = defines(gsplat_rules(device))

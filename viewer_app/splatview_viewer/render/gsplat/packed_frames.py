@@ -30,8 +30,7 @@ class PackedFrames:
         """Load the viewer's kernels; compiling them, once, takes about two seconds.
 
         Raises:
-            RendererError: gsplat does not draw here, or the viewer's own kernels do not
-                compile.
+            RendererError: the kernels do not compile.
         """
         self._gaussians = gaussians
         self._drawing = PackedDrawing(device)

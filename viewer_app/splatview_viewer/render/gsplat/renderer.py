@@ -1,4 +1,4 @@
-"""The CUDA renderer: gsplat's kernels, on Gaussians that lie on the GPU or are brought there."""
+"""The CUDA renderer: gsplat's pictures of Gaussians that lie on the GPU or are brought there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from splatview_viewer.render.base import (
     Renderer,
 )
 from splatview_viewer.render.gsplat import cuda, moving
-from splatview_viewer.render.gsplat.build import home_gpu, kernels
 from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream
 from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
 from splatview_viewer.render.gsplat.frame import FrameGraph
+from splatview_viewer.render.gsplat.gpus import home_gpu, obstacle
 from splatview_viewer.render.gsplat.lease import ArrayLease
 from splatview_viewer.render.gsplat.moving import MovablePicture, Mover
 from splatview_viewer.render.gsplat.packed_frames import (
@@ -55,7 +55,7 @@ class _Clocks(NamedTuple):
 
 
 class GsplatRenderer(Renderer):
-    """Draws Gaussians with gsplat, on a CUDA stream of its own with high priority.
+    """Draws Gaussians by gsplat's rules, on a CUDA stream of its own with high priority.
 
     Scenes on a GPU are read where they lie, once per `load`, with the next picture; others
     are uploaded. What is made of them stays, so that a moving camera costs nothing but the
@@ -70,7 +70,7 @@ class GsplatRenderer(Renderer):
     def __init__(
         self, ctx: moderngl.Context | None = None, device: torch.device | None = None
     ) -> None:
-        """Wait for gsplat's kernels, which may have to be compiled first (`build.kernels()`).
+        """Load the viewer's kernels; compiling them, once, takes some seconds.
 
         Args:
             ctx: only for `RenderedPicture.source`.
@@ -78,11 +78,11 @@ class GsplatRenderer(Renderer):
                 it is a CUDA device, or the first.
 
         Raises:
-            RendererError: gsplat cannot run here, or the viewer's own kernels do not
-                compile.
+            RendererError: there is no CUDA here, or the kernels do not compile.
         """
-        if not kernels().wait():
-            raise RendererError(f"gsplat: {kernels().reason}")
+        reason = obstacle()
+        if reason:
+            raise RendererError(reason)
         self._ctx = ctx
         if device is None:
             self._home = torch.device("cuda", home_gpu(ctx))
