@@ -392,11 +392,11 @@ class SceneCache:
                 picture.keep(self.composer)
 
     def report_gpu_times(self) -> None:
-        """Tell the governor what the GPU took for what it did last.
+        """Tell the governor what the renderer's own clocks say of what it did last.
 
-        Reading the times takes a while: call this when the GPU is at work again.
+        Reading them takes a while: call this when the GPU is at work again. The times of
+        works on OpenGL are collected by the loop.
         """
-        self.work.collect()
         load_ms = self.renderer.load_gpu_ms
         if load_ms is not None:
             self.work.record(("load",), load_ms)
