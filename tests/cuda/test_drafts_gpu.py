@@ -22,9 +22,9 @@ from support.renderer_cases import (
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import Pixels, RenderOptions
 from splatview_viewer.render.gsplat import packed_frames
+from splatview_viewer.render.gsplat.device_gaussians import DeviceGaussians
 from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
-from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from splatview_viewer.render.gsplat import packed
-from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import blocks
+from splatview_viewer.render.gsplat.float_scene import FloatScene
 from splatview_viewer.render.gsplat.packed import PackedKernels
 from splatview_viewer.render.gsplat.packed_scene import (
     SHAPE_FLOATS,
@@ -67,7 +67,7 @@ def packed_kernels() -> PackedKernels:
 
 def activation_kernels() -> OnCpu:
     """Compile the kernels that activate and pack unless an earlier run has done so."""
-    return OnCpu("activate.cu", ("activate", "activate_packed", "pack"))
+    return OnCpu("activation.cu", ("activate", "activate_packed", "pack"))
 
 
 def empty_packed(n: int, degree: int) -> PackedScene:
@@ -80,7 +80,7 @@ def empty_packed(n: int, degree: int) -> PackedScene:
 def packed_scene(gaussians: GaussianScene) -> PackedScene:
     """Return an activated scene, packed, without a selection."""
     colors = torch.cat([gaussians.sh0[:, None], gaussians.shN], 1)
-    active = Active(
+    floats = FloatScene(
         means=gaussians.means.contiguous(),
         quats=gaussians.quats.contiguous(),
         scales=gaussians.scales.contiguous(),
@@ -88,20 +88,20 @@ def packed_scene(gaussians: GaussianScene) -> PackedScene:
         colors=colors.contiguous(),
     )
     target = empty_packed(len(gaussians), gaussians.sh_degree)
-    pack(active, target, activation_kernels())
+    pack(floats, target, activation_kernels())
     return target
 
 
 def unpacked_scene(scene: PackedScene) -> GaussianScene:
     """Return the activated Gaussians that a packed scene stands for."""
-    active = unpacked(scene)
+    floats = unpacked(scene)
     return GaussianScene(
-        means=active.means,
-        quats=torch.nn.functional.normalize(active.quats),
-        scales=active.scales,
-        opacities=active.opacities,
-        sh0=active.colors[:, 0],
-        shN=active.colors[:, 1:],
+        means=floats.means,
+        quats=torch.nn.functional.normalize(floats.quats),
+        scales=floats.scales,
+        opacities=floats.opacities,
+        sh0=floats.colors[:, 0],
+        shN=floats.colors[:, 1:],
         activated=True,
         sh_degree=scene.degree,
     )

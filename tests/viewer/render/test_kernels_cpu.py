@@ -37,9 +37,9 @@ from splatview_viewer.render.base import (
     RenderOptions,
 )
 from splatview_viewer.render.gsplat import drawing
-from splatview_viewer.render.gsplat.activate import activate
-from splatview_viewer.render.gsplat.active import Active
+from splatview_viewer.render.gsplat.activation import activate
 from splatview_viewer.render.gsplat.drawing import FrameKernels, Scene
+from splatview_viewer.render.gsplat.float_scene import FloatScene
 from splatview_viewer.render.gsplat.to_bytes import over_background
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
@@ -71,7 +71,7 @@ def raw(
 
 def assert_same(
     kernels: OnCpu, r: GaussianScene, terms: int, origin: np.ndarray = NOWHERE
-) -> Active:
+) -> FloatScene:
     """Check that the kernel activates as the CPU does; return its result."""
     fields = {name: getattr(r, name).to(torch.float32) for name in FIELDS}
     fields["means"] = r.means.to(torch.float64)
@@ -79,7 +79,7 @@ def assert_same(
     scene = GaussianScene(**fields, activated=r.activated)
     expected, expected_out = activation.activate(scene)
     shapes = ((3,), (4,), (3,), (), (terms, 3))
-    got = Active(*(torch.full((len(r), *shape), 77.0) for shape in shapes))
+    got = FloatScene(*(torch.full((len(r), *shape), 77.0) for shape in shapes))
     left_out = torch.full((3,), 7)
     counters = torch.zeros(4, dtype=torch.int32)
     activate(r, got, origin, left_out, counters, kernels)

@@ -54,8 +54,8 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.gsplat import packed
-from splatview_viewer.render.gsplat.activate import activate
-from splatview_viewer.render.gsplat.active import Active
+from splatview_viewer.render.gsplat.activation import activate
+from splatview_viewer.render.gsplat.float_scene import FloatScene
 from splatview_viewer.render.gsplat.packed import PackedKernels
 from splatview_viewer.render.gsplat.packed_scene import bytes_of, pack, unpacked
 from splatview_viewer.render.gsplat.parameters import TILE
@@ -142,19 +142,19 @@ def test_version_that_is_packed_where_it_lies_has_the_same_bits(
     raw.quats[150] = 0
     raw.scales[290] = 20
     shapes = ((3,), (4,), (3,), (), (9, 3))
-    active = Active(*(torch.empty(n, *shape) for shape in shapes))
+    floats = FloatScene(*(torch.empty(n, *shape) for shape in shapes))
     activation = activation_kernels()
     at_once = empty_packed(n, degree=2)
     left_out = []
-    for target in (active, at_once):
+    for target in (floats, at_once):
         counts = torch.empty(3, dtype=torch.int64)
         counters = torch.zeros(4, dtype=torch.int32)
         activate(raw, target, np.zeros(3), counts, counters, activation)
         left_out.append(counts.tolist())
     assert left_out == [[2, 1, 1], [2, 1, 1]]
     in_steps = empty_packed(n, degree=2)
-    pack(active, in_steps, activation)
-    is_valid = active.opacities > 0
+    pack(floats, in_steps, activation)
+    is_valid = floats.opacities > 0
     assert is_valid.sum() == n - 4
     for name in ("means", "quats", "scales", "opacities", "colors"):
         direct_field = getattr(unpacked(at_once.to_host()), name)[is_valid]

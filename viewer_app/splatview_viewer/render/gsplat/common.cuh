@@ -30,7 +30,7 @@ __device__ u16 half_bits(float v) {
 #endif
 }
 
-// -- packed scenes: activate.cu, packed.cuh ----------------------------------------------------------------------------
+// -- packed scenes: activation.cu, packed.cuh ----------------------------------------------------------------------------
 
 // A packed Gaussian but for its colour. Numbers of 16 bits are halves. Mirrored by `unpacked` in packed_scene.py.
 struct __align__(16) Shape {

@@ -1,7 +1,7 @@
 // Pictures of a packed scene, nearest Gaussians first, so that those which others hide cost next to nothing. Compiled
 // before packed_order.cu and packed_slab.cu.
 //
-// A version of a scene is packed once (activate.cu). A frame: `find_depths` finds what is in sight, and how far away; three
+// A version of a scene is packed once (activation.cu). A frame: `find_depths` finds what is in sight, and how far away; three
 // passes of a radix sort bring that into order. Then, in slabs of depth from the nearest on: `shade` works out the
 // footprint and the colour of each Gaussian that touches a tile which is not finished; `place` and `list` make a list
 // of them for each bin of 4 x 4 tiles, in the order of depth; `blend` draws the lists over what the slabs before have

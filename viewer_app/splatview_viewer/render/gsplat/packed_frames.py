@@ -15,7 +15,7 @@ from splatview_viewer.scene import EVERYTHING
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.gsplat.scene import DeviceGaussians
+    from splatview_viewer.render.gsplat.device_gaussians import DeviceGaussians
 
 PAIRS_MAX = 1 << 24
 """Pairs of Gaussian and bin that are drawn of a slab; gsplat's way goes on from there."""
@@ -92,7 +92,7 @@ class PackedFrames:
         self, camera: Camera, options: RenderOptions, target: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         gaussians = self._gaussians
-        scene = gaussians.packed()
+        scene = gaussians.packed_scene()
         self.frame.load(scene, gaussians.flags(options.selection))
         self._drawn_bytes = scene.count * bytes_of(scene.degree)
         return self.frame.render(camera, options, target)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview_viewer.render.gsplat.active import Active
 from splatview_viewer.render.gsplat.cuda import blocks
+from splatview_viewer.render.gsplat.float_scene import FloatScene
 
 if TYPE_CHECKING:
     from splatview_viewer.render.gsplat.cuda import Launcher
@@ -67,15 +67,15 @@ def bytes_of(degree: int) -> int:
     return 4 * SHAPE_FLOATS + 2 * halves_of(degree)
 
 
-def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
+def pack(floats: FloatScene, packed: PackedScene, launcher: Launcher) -> None:
     """Write Gaussians packed, queued on the current stream.
 
     Args:
-        active: the Gaussians.
+        floats: the Gaussians.
         packed: where to; of their number and degree.
-        launcher: launches the kernels of activate.cu.
+        launcher: launches the kernels of activation.cu.
     """
-    count, terms = active.colors.shape[:2]
+    count, terms = floats.colors.shape[:2]
     launcher.launch(
         "pack",
         blocks(count, _THREADS),
@@ -83,17 +83,17 @@ def pack(active: Active, packed: PackedScene, launcher: Launcher) -> None:
         _INT(count),
         _INT(terms),
         _INT(packed.colors.shape[1]),
-        active.means,
-        active.quats,
-        active.scales,
-        active.opacities,
-        active.colors,
+        floats.means,
+        floats.quats,
+        floats.scales,
+        floats.opacities,
+        floats.colors,
         packed.shapes,
         packed.colors,
     )
 
 
-def unpacked(packed: PackedScene) -> Active:
+def unpacked(packed: PackedScene) -> FloatScene:
     """Return what was packed, as float32, on the same device.
 
     It has the bits that are left of it: 11 of all but the means, which have 24.
@@ -101,7 +101,7 @@ def unpacked(packed: PackedScene) -> Active:
     halves = packed.shapes.view(torch.float16)[:, 8:].float()
     terms = (packed.degree + 1) ** 2
     colors = packed.colors[:, : 3 * terms].float()
-    return Active(
+    return FloatScene(
         means=packed.shapes[:, :3].contiguous(),
         quats=halves[:, :4].contiguous(),
         scales=halves[:, 4:7] * packed.shapes[:, 3:4],

@@ -20,6 +20,7 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gsplat import cuda, moving
 from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream
+from splatview_viewer.render.gsplat.device_gaussians import DeviceGaussians
 from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.gpus import home_gpu, obstacle
@@ -30,7 +31,6 @@ from splatview_viewer.render.gsplat.packed_frames import (
     TOO_MANY,
     PackedFrames,
 )
-from splatview_viewer.render.gsplat.scene import DeviceGaussians
 from splatview_viewer.render.gsplat.to_bytes import over_background
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Active:
+class FloatScene:
     """N Gaussians to draw from: contiguous, float32, on one device.
 
     May be the very memory that is activated.

@@ -7,7 +7,7 @@ constexpr u32 ALL = 0xffffffffu;
 constexpr float SCALE_MAX = 1e8f, SH_MAX = 1e30f;  // as in base.py
 constexpr float HALF_MAX = 65504.0f;
 
-// A tensor anywhere in the device's memory. Mirrored by `_Array` in activate.py, as is `Source`.
+// A tensor anywhere in the device's memory. Mirrored by `_Array` in activation.py, as is `Source`.
 struct Array {
     u64 data;
     i64 strides[3];                  // in elements, of Gaussian, row and column

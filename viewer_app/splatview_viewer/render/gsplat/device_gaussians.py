@@ -11,10 +11,10 @@ import torch
 
 from splatview_viewer.render.activation import center_and_size
 from splatview_viewer.render.base import LeftOut
-from splatview_viewer.render.gsplat.activate import activate
-from splatview_viewer.render.gsplat.active import Active
+from splatview_viewer.render.gsplat.activation import activate
 from splatview_viewer.render.gsplat.cuda import blocks, kernels
 from splatview_viewer.render.gsplat.drawing import Scene
+from splatview_viewer.render.gsplat.float_scene import FloatScene
 from splatview_viewer.render.gsplat.packed_scene import (
     SHAPE_FLOATS,
     PackedScene,
@@ -76,17 +76,17 @@ class DeviceGaussians:
         detail."""
         self._buffers: dict[str, torch.Tensor] = {}
         nothing = torch.empty(0, device=device)
-        self._no_gaussians = Active(nothing, nothing, nothing, nothing, nothing)
-        self._active = self._no_gaussians
+        self._no_gaussians = FloatScene(nothing, nothing, nothing, nothing, nothing)
+        self._float_scene = self._no_gaussians
         """The Gaussians, in the buffers."""
-        self._active_shape = _NO_SHAPE
+        self._float_shape = _NO_SHAPE
         self._frame_scene: Scene | None = None
         """Result of `frame_scene`, until the buffers are others."""
         self._count = 0
         self._left_out = torch.zeros(3, dtype=torch.int64, pin_memory=True)
         """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
         self._counters = torch.zeros(4, dtype=torch.int32, device=device)
-        self._kernels = kernels("activate.cu", device=device.index or 0)
+        self._kernels = kernels("activation.cu", device=device.index or 0)
         self._packed: PackedScene | None = None
         """The Gaussians of the last load, packed."""
         self.is_packed_only = False
@@ -149,11 +149,11 @@ class DeviceGaussians:
         begin_clock()
         if packed_only and scene.on_gpu:
             packed = self._reserve_packed()
-            into: Active | PackedScene = packed
+            into: FloatScene | PackedScene = packed
             self._packed = packed
         else:
             self._reserve()
-            into = self._active
+            into = self._float_scene
         activate(
             self._on_device(scene),
             into,
@@ -166,15 +166,15 @@ class DeviceGaussians:
         self._must_unpack = self.is_packed_only
 
     @property
-    def active(self) -> Active:
+    def float_scene(self) -> FloatScene:
         """Return the Gaussians, in the buffers."""
         if self._must_unpack:
             assert self._packed is not None
             self._reserve()
             for name, tensor in vars(unpacked(self._packed)).items():
-                getattr(self._active, name).copy_(tensor)
+                getattr(self._float_scene, name).copy_(tensor)
             self._must_unpack = False
-        return self._active
+        return self._float_scene
 
     def _origin_of(self, scene: GaussianScene) -> np.ndarray:
         """Return the middle of a scene that is far from the origin, else the origin."""
@@ -203,20 +203,20 @@ class DeviceGaussians:
 
     def _share_scene(self) -> GaussianScene:
         """Return the buffers as a scene, with a copy of the means in its own coordinates."""
-        active = self.active
+        floats = self.float_scene
         if self.is_shifted:
-            means = active.means.double()
+            means = floats.means.double()
         else:
-            means = active.means.clone()
+            means = floats.means.clone()
         for axis, value in enumerate(self.origin.tolist()):
             means[:, axis] += value
         return GaussianScene(
             means,
-            active.quats,
-            active.scales,
-            active.opacities,
-            active.colors[:, 0],
-            active.colors[:, 1:],
+            floats.quats,
+            floats.scales,
+            floats.opacities,
+            floats.colors[:, 0],
+            floats.colors[:, 1:],
             activated=True,
             sh_degree=self.sh_degree,
         )
@@ -224,19 +224,19 @@ class DeviceGaussians:
     @property
     def frame_scene(self) -> Scene:
         """Return the Gaussians as frames of record are drawn from."""
-        active = self.active
+        floats = self.float_scene
         if self._frame_scene is None:
             self._frame_scene = Scene(
-                active.means,
-                active.quats,
-                active.scales,
-                active.opacities,
-                active.colors[:, 0],
-                active.colors[:, 1:],
+                floats.means,
+                floats.quats,
+                floats.scales,
+                floats.opacities,
+                floats.colors[:, 0],
+                floats.colors[:, 1:],
             )
         return self._frame_scene
 
-    def packed(self) -> PackedScene:
+    def packed_scene(self) -> PackedScene:
         """Return the Gaussians packed, once for each load, in buffers that stay.
 
         Raises:
@@ -245,7 +245,7 @@ class DeviceGaussians:
         if self._packed is None:
             packed = self._reserve_packed()
             if self._count:
-                pack(self.active, packed, self._kernels)
+                pack(self.float_scene, packed, self._kernels)
             self._packed = packed
         return self._packed
 
@@ -263,7 +263,7 @@ class DeviceGaussians:
     def drop_packed(self) -> None:
         """Release the packed Gaussians."""
         if self._must_unpack:
-            _ = self.active
+            _ = self.float_scene
         self._packed = None
         for name in ("shapes", "packed_colors"):
             self._buffers.pop(name, None)
@@ -294,20 +294,20 @@ class DeviceGaussians:
             return empty_scene()
         if self._must_unpack:
             assert self._packed is not None
-            active = unpacked(self._packed.to_host())
-        elif self._active_shape == _Shape(self._count, self.sh_degree):
-            active = self._active
+            floats = unpacked(self._packed.to_host())
+        elif self._float_shape == _Shape(self._count, self.sh_degree):
+            floats = self._float_scene
         else:
             return empty_scene()
-        means = active.means.cpu()
+        means = floats.means.cpu()
         if self.is_shifted:
             means = means + torch.from_numpy(self.origin)
-        colors = active.colors.cpu()
+        colors = floats.colors.cpu()
         return GaussianScene(
             means,
-            active.quats.cpu(),
-            active.scales.cpu(),
-            active.opacities.cpu(),
+            floats.quats.cpu(),
+            floats.scales.cpu(),
+            floats.opacities.cpu(),
             colors[:, 0],
             colors[:, 1:],
             activated=True,
@@ -315,16 +315,16 @@ class DeviceGaussians:
         )
 
     def _reserve(self) -> None:
-        """Give `active` the scene's size.
+        """Give `float_scene` the scene's size.
 
         Buffers grow with some memory to spare, as scenes in training do.
         """
         shape = _Shape(self._count, self.sh_degree)
-        if self._active_shape == shape:
+        if self._float_shape == shape:
             return
         # It stays so if there is too little memory.
-        self._active_shape = _NO_SHAPE
-        self._active = self._no_gaussians
+        self._float_shape = _NO_SHAPE
+        self._float_scene = self._no_gaussians
         self._frame_scene = None
         row_shapes = {
             "means": (3,),
@@ -338,8 +338,8 @@ class DeviceGaussians:
             size = self._count * math.prod(row_shape)
             buffer = self._reserve_buffer(name, size)
             views[name] = buffer[:size].view((self._count, *row_shape))
-        self._active = Active(**views)
-        self._active_shape = shape
+        self._float_scene = FloatScene(**views)
+        self._float_shape = shape
 
     def _reserve_buffer(self, name: str, size: int) -> torch.Tensor:
         """Return a buffer for `size` floats or some more."""
@@ -363,19 +363,19 @@ class DeviceGaussians:
             if scene.opacities.ndim > 1:
                 return replace(scene, opacities=scene.opacities.reshape(self._count))
             return scene
-        active = self._active
+        floats = self._float_scene
         is_double = scene.means.dtype == torch.float64
         if is_double:
             means = scene.means.to(self.device)
         else:
-            means = active.means
+            means = floats.means
         raw = GaussianScene(
             means,
-            active.quats,
-            active.scales,
-            active.opacities,
-            active.colors[:, 0],
-            active.colors[:, 1:],
+            floats.quats,
+            floats.scales,
+            floats.opacities,
+            floats.colors[:, 0],
+            floats.colors[:, 1:],
             activated=scene.activated,
         )
         for name in FIELDS:

@@ -1,4 +1,4 @@
-"""The activation of a scene on its GPU (activate.cu)."""
+"""The activation of a scene on its GPU (activation.cu)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.render.gsplat.active import Active
     from splatview_viewer.render.gsplat.cuda import Launcher
+    from splatview_viewer.render.gsplat.float_scene import FloatScene
     from splatview_viewer.scene.scene import GaussianScene
 
 THREADS = 128
@@ -30,7 +30,7 @@ TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3
 
 
 class _Array(ctypes.Structure):
-    """Mirrors `Array` in activate.cu."""
+    """Mirrors `Array` in activation.cu."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -41,7 +41,7 @@ class _Array(ctypes.Structure):
 
 
 class _Source(ctypes.Structure):
-    """Mirrors `Source` in activate.cu."""
+    """Mirrors `Source` in activation.cu."""
 
     _fields_ = (
         *((name, _Array) for name in FIELDS),
@@ -74,7 +74,7 @@ _SOURCE_VALUES = struct.Struct("=" + len(FIELDS) * "Q3q2i" + "3f2i4x")
 
 def activate(
     raw: GaussianScene,
-    out: Active | PackedScene,
+    out: FloatScene | PackedScene,
     origin: np.ndarray,
     left_out: torch.Tensor,
     counters: torch.Tensor,
@@ -91,7 +91,7 @@ def activate(
         left_out: (3,) int64 that the host can read, written when it is done: counts by
             `LeftOut`'s reasons.
         counters: (4,) int32 zeros on the device, zeros again when it is done.
-        launcher: launches the kernels of activate.cu.
+        launcher: launches the kernels of activation.cu.
     """
     tensors = [
         raw.means,
