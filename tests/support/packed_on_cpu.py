@@ -100,8 +100,8 @@ def unpacked_scene(scene: PackedScene) -> GaussianScene:
         quats=torch.nn.functional.normalize(floats.quats),
         scales=floats.scales,
         opacities=floats.opacities,
-        sh0=floats.colors[:, 0],
-        shN=floats.colors[:, 1:],
+        sh0=floats.sh0,
+        shN=floats.shN,
         activated=True,
         sh_degree=scene.degree,
     )

@@ -38,7 +38,7 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.gsplat import drawing
 from splatview_viewer.render.gsplat.activation import activate
-from splatview_viewer.render.gsplat.drawing import FrameKernels, Scene
+from splatview_viewer.render.gsplat.drawing import FrameKernels
 from splatview_viewer.render.gsplat.float_scene import FloatScene
 from splatview_viewer.render.gsplat.to_bytes import over_background
 from splatview_viewer.scene import EVERYTHING, Selection
@@ -272,7 +272,7 @@ def drawn(
         flags = None
     else:
         flags = flags_of(gaussians, options.selection)
-    tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
+    tensors = FloatScene(**t, colors=sh, flags=flags)
     target = FrameTarget(VIEW, options)
     parameters = target.parameters(kernels.drawing)
     kind = target.kind(tensors.degree, slots)

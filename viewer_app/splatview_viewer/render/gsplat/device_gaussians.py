@@ -13,8 +13,7 @@ from splatview_viewer.render.activation import center_and_size
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.gsplat.activation import activate
 from splatview_viewer.render.gsplat.cuda import blocks, kernels
-from splatview_viewer.render.gsplat.drawing import Scene
-from splatview_viewer.render.gsplat.float_scene import FloatScene
+from splatview_viewer.render.gsplat.float_scene import ARRAYS, FloatScene
 from splatview_viewer.render.gsplat.packed_scene import (
     SHAPE_FLOATS,
     PackedScene,
@@ -80,8 +79,6 @@ class DeviceGaussians:
         self._float_scene = self._no_gaussians
         """The Gaussians, in the buffers."""
         self._float_shape = _NO_SHAPE
-        self._frame_scene: Scene | None = None
-        """Result of `frame_scene`, until the buffers are others."""
         self._count = 0
         self._left_out = torch.zeros(3, dtype=torch.int64, pin_memory=True)
         """Written by the GPU at the end of a load, in the order of `LeftOut`'s reasons."""
@@ -171,8 +168,9 @@ class DeviceGaussians:
         if self._must_unpack:
             assert self._packed is not None
             self._reserve()
-            for name, tensor in vars(unpacked(self._packed)).items():
-                getattr(self._float_scene, name).copy_(tensor)
+            floats = unpacked(self._packed)
+            for name in ARRAYS:
+                getattr(self._float_scene, name).copy_(getattr(floats, name))
             self._must_unpack = False
         return self._float_scene
 
@@ -215,26 +213,11 @@ class DeviceGaussians:
             floats.quats,
             floats.scales,
             floats.opacities,
-            floats.colors[:, 0],
-            floats.colors[:, 1:],
+            floats.sh0,
+            floats.shN,
             activated=True,
             sh_degree=self.sh_degree,
         )
-
-    @property
-    def frame_scene(self) -> Scene:
-        """Return the Gaussians as frames of record are drawn from."""
-        floats = self.float_scene
-        if self._frame_scene is None:
-            self._frame_scene = Scene(
-                floats.means,
-                floats.quats,
-                floats.scales,
-                floats.opacities,
-                floats.colors[:, 0],
-                floats.colors[:, 1:],
-            )
-        return self._frame_scene
 
     def packed_scene(self) -> PackedScene:
         """Return the Gaussians packed, once for each load, in buffers that stay.
@@ -325,7 +308,6 @@ class DeviceGaussians:
         # It stays so if there is too little memory.
         self._float_shape = _NO_SHAPE
         self._float_scene = self._no_gaussians
-        self._frame_scene = None
         row_shapes = {
             "means": (3,),
             "quats": (4,),
@@ -374,8 +356,8 @@ class DeviceGaussians:
             floats.quats,
             floats.scales,
             floats.opacities,
-            floats.colors[:, 0],
-            floats.colors[:, 1:],
+            floats.sh0,
+            floats.shN,
             activated=scene.activated,
         )
         for name in FIELDS:

@@ -7,12 +7,10 @@ They work with a fixed number of slots for pairs and by gsplat's rules (`project
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from splatview_ipc.kinds.gaussians import SH_REST_COUNTS
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import EPS_2D, PAINTS
 from splatview_viewer.render.gsplat.cuda import blocks, kernels
@@ -20,6 +18,7 @@ from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
 
 if TYPE_CHECKING:
     from splatview_viewer.render.gsplat.cuda import Launcher
+    from splatview_viewer.render.gsplat.float_scene import FloatScene
     from splatview_viewer.render.gsplat.parameters import GraphKey, Parameters
 
 BODY_FLOATS = 16
@@ -36,54 +35,6 @@ _FLOAT = ctypes.c_float
 _NULL = ctypes.c_void_p(0)
 
 
-@dataclass(frozen=True)
-class Scene:
-    """N Gaussians as the kernels read them. Everything is float32 on one device."""
-
-    means: torch.Tensor
-    """(N, 3), contiguous as the next three."""
-    quats: torch.Tensor
-    """(N, 4) w, x, y, z; any length but 0."""
-    scales: torch.Tensor
-    """(N, 3) in world units."""
-    opacities: torch.Tensor
-    """(N,) in [0, 1]."""
-    sh0: torch.Tensor
-    """(N, 3), rows may lie apart."""
-    shN: torch.Tensor  # noqa: N815
-    """(N, K-1, 3), rows of (K-1) * 3 may lie apart."""
-    flags: torch.Tensor | None = None
-    """(N,) uint8 as `selecting.flags` gives them, for kinds of frames that are
-    `selected`."""
-
-    @property
-    def count(self) -> int:
-        """Return N."""
-        return len(self.means)
-
-    @property
-    def degree(self) -> int:
-        """Return the highest degree that `shN` holds coefficients for."""
-        return SH_REST_COUNTS.index(self.shN.shape[1])
-
-    @property
-    def layout(self) -> tuple[Any, ...]:
-        """Return all that a graph remembers of the tensors, but for `flags`."""
-        tensors = (
-            self.means,
-            self.quats,
-            self.scales,
-            self.opacities,
-            self.sh0,
-            self.shN,
-        )
-        return tuple((t.data_ptr(), t.shape, t.stride()) for t in tensors)
-
-    def with_flags(self, flags: torch.Tensor | None) -> Scene:
-        """Return the same scene with other flags."""
-        return replace(self, flags=flags)
-
-
 class FrameKernels(NamedTuple):
     """The kernels that frames of a kind are drawn with."""
 
@@ -97,7 +48,7 @@ class _Frame(NamedTuple):
     """A frame to be drawn."""
 
     kind: GraphKey
-    scene: Scene
+    scene: FloatScene
     parameters: torch.Tensor
     """A `Parameters` on the device, as float32."""
     kernels: FrameKernels
@@ -193,7 +144,7 @@ class RecordDrawing:
         drawing = self._kernels("short").drawing
         drawing.launch("set_frame", 1, 64, parameters, target)
 
-    def draw(self, kind: GraphKey, scene: Scene, parameters: torch.Tensor) -> None:
+    def draw(self, kind: GraphKey, scene: FloatScene, parameters: torch.Tensor) -> None:
         """Queue the drawing of a frame, as `FrameDrawing.draw`."""
         draw(kind, scene, parameters, self._kernels(kind.key_type))
 
@@ -208,7 +159,7 @@ class RecordDrawing:
 
 def draw(
     kind: GraphKey,
-    scene: Scene,
+    scene: FloatScene,
     parameters: torch.Tensor,
     kernels: FrameKernels,
 ) -> None:

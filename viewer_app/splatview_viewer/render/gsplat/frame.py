@@ -8,7 +8,7 @@ says so afterwards and is drawn again:
 
     device = torch.device("cuda", 0)
     graph = FrameGraph(device, RecordDrawing(device))
-    graph.load(Scene(means, quats, scales, opacities, sh0, shN))
+    graph.load(FloatScene(means, quats, scales, opacities, colors))
     rgba, depth = graph.render(camera, options)
     event.synchronize()            # showing the picture waits for it anyway
     while graph.overflowed():

@@ -21,7 +21,7 @@ from splatview_viewer.render.base import (
 from splatview_viewer.render.gsplat import cuda, moving
 from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream
 from splatview_viewer.render.gsplat.device_gaussians import DeviceGaussians
-from splatview_viewer.render.gsplat.drawing import RecordDrawing, Scene
+from splatview_viewer.render.gsplat.drawing import RecordDrawing
 from splatview_viewer.render.gsplat.frame import FrameGraph
 from splatview_viewer.render.gsplat.gpus import home_gpu, obstacle
 from splatview_viewer.render.gsplat.lease import ArrayLease
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.gsplat.float_scene import FloatScene
     from splatview_viewer.scene.scene import GaussianScene
 
 LIMIT = 16384
@@ -91,7 +92,7 @@ class GsplatRenderer(Renderer):
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
         self._gaussians: DeviceGaussians
-        self._frame: FrameGraph[Scene]
+        self._frame: FrameGraph[FloatScene]
         self._packed: PackedFrames
         self._last_was_packed = False
         self._lease: ArrayLease
@@ -298,7 +299,7 @@ class GsplatRenderer(Renderer):
                 return drawn
         self._last_was_packed = False
         gaussians = self._gaussians
-        self._frame.load(gaussians.frame_scene, gaussians.flags(options.selection))
+        self._frame.load(gaussians.float_scene, gaussians.flags(options.selection))
         return self._frame.render(camera, options, target)
 
     @property
