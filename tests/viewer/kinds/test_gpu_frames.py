@@ -8,13 +8,19 @@ thing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.frames import cloud
+from support.gpu_stand_ins import (
+    Drafter,
+    Memory,
+    Reader,
+    Shared,
+    scene_on_gpu,
+    stand_in_for_cuda,
+)
 from support.view_cases import (
     RECT,
     VIEW_USERS,
@@ -26,201 +32,15 @@ from support.view_cases import (
 )
 from support.wait import clock
 
-from splatview_ipc.control.frame import DeviceTensor, StreamFrame
-from splatview_ipc.gl.base import PixelSource
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Wheel
-from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.render.base import Pixels, RenderedPicture, RenderOptions
-from splatview_viewer.render.gl.renderer import GlRenderer
-from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-
-
-class Memory:
-    """Stand-in for GPU memory."""
-
-    gpu = "0" * 32
-    pieces = ()
-
-    def __init__(self, tensor: torch.Tensor):
-        self.values = tensor
-        self.size = tensor.numel() * tensor.element_size()
-
-    def pointer(self) -> int:
-        return self.values.data_ptr()
-
-    def tensor(
-        self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
-    ) -> torch.Tensor:
-        return self.values
-
-    def close(self) -> None:
-        pass
-
-    def as_device_tensor(self) -> DeviceTensor:
-        return DeviceTensor(
-            str(self.values.dtype).removeprefix("torch."),
-            tuple(self.values.shape),
-            self.values.stride(),
-            self,
-            0,
-        )
-
-
-def _do_not_wait(_: Any) -> None:
-    pass
-
-
-class Shared:
-    """Frame on a GPU and its fate."""
-
-    def __init__(
-        self,
-        kind: str,
-        tensors: dict[str, torch.Tensor] | dict[str, Memory],
-        *,
-        arrived: bool = True,
-        **meta: Any,
-    ):
-        """Make a frame of values, or of memory that other frames lie in as well."""
-        self.is_intact = True
-        self.has_arrived = arrived
-        self.released = False
-        device = {}
-        for name, tensor in tensors.items():
-            memory = tensor if isinstance(tensor, Memory) else Memory(tensor)
-            device[name] = memory.as_device_tensor()
-        options: dict[str, Any] = {}
-        if not arrived:
-            options["wait"] = _do_not_wait
-        self.frame = StreamFrame(
-            kind,
-            1,
-            1,
-            meta,
-            device,  # type: ignore[arg-type]
-            self._read_intact,
-            self._release,
-            arrived=self._read_arrived,
-            **options,
-        )
-
-    def _read_intact(self) -> bool:
-        return self.is_intact
-
-    def _read_arrived(self) -> bool:
-        return self.has_arrived
-
-    def _release(self) -> None:
-        self.released = True
-
-    def show(self, view: Any) -> bool:
-        """Show the frame in a view and release it, as a source does."""
-        with self.frame:
-            return view.update(self.frame)
-
-
-class Canvased(RenderedPicture):
-    """Picture of `Reader`."""
-
-    def __init__(self, source: PixelSource, pixels: Pixels) -> None:
-        self._source = source
-        self._pixels = pixels
-        self.lacks_some = False
-
-    def source(self) -> PixelSource:
-        return self._source
-
-    def pixels(self) -> Pixels:
-        return self._pixels
-
-    def over_background(self, background: tuple[float, float, float]) -> torch.Tensor:
-        return torch.from_numpy((255 * self._pixels.color).astype(np.uint8))
-
-    def lacks_gaussians(self) -> bool:
-        return self.lacks_some
-
-
-class FailingSource(PixelSource):
-    """Source of a picture that its renderer could not draw."""
-
-    def __init__(self, source: PixelSource) -> None:
-        self.size = source.size
-        self.defines = source.defines
-
-    def bind(self, program: Any, unit: int = 0) -> None:
-        raise RendererError("gsplat: the memory is full")
-
-
-class Reader(GlRenderer):
-    """Stand-in for a renderer that reads scenes on a GPU with the next picture.
-
-    Its pictures last as long as a canvas's do: until the next but one is shown.
-    """
-
-    name = "gsplat"
-    reads_gpu = True
-    has_fallback = True
-
-    def __init__(self, ctx: Any) -> None:
-        super().__init__(ctx)
-        self.waiting: GaussianScene | None = None
-        self.loads = 0
-        self.drawings = 0
-        self.fails_next = False
-        """The next picture turns out to have failed when it is awaited."""
-        self.lacks_next = False
-        """The next picture turns out to lack Gaussians."""
-        self._canvas = HostBridge(ctx)
-
-    @property
-    def pending(self) -> bool:
-        return self.waiting is not None
-
-    reading = pending
-
-    def load(self, scene: GaussianScene, ready: Any = None) -> None:
-        self.waiting = scene
-
-    def read(self) -> None:
-        if self.waiting is not None:
-            scene = self.waiting
-            self.waiting = None
-            self.loads = self.loads + 1
-            super().load(scene.to_host(), None)
-
-    def render(self, camera: Camera, options: RenderOptions) -> Any:
-        self.read()
-        pixels = super().render(camera, options).pixels()
-        self.drawings += 1
-        source = self._canvas.put(np.dstack([pixels.color, pixels.alpha]), "HWC")
-        if self.fails_next:
-            self.fails_next = False
-            return Canvased(FailingSource(source), pixels)
-        picture = Canvased(source, pixels)
-        picture.lacks_some = self.lacks_next
-        self.lacks_next = False
-        return picture
-
-    def close(self) -> None:
-        self._canvas.close()
-        super().close()
 
 
 @pytest.fixture(autouse=True)
 def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
-    def synchronize() -> None:
-        pass
-
-    def current_stream(*_: Any) -> SimpleNamespace:
-        return SimpleNamespace(cuda_stream=0, synchronize=synchronize)
-
-    monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
-    # However slow the machine is, a trainer lives.
-    for name in ("cache._MAX_REPLACEMENT_S", "arrivals._MAX_ARRIVAL_S"):
-        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.{name}", 1e6)
+    stand_in_for_cuda(monkeypatch)
 
 
 # -- images --------------------------------------------------------------------
@@ -313,17 +133,6 @@ def test_version_in_the_same_memory_is_drawn_again_when_it_arrives(
 # -- Gaussians -----------------------------------------------------------------
 
 
-def scene(seed: int = 0) -> Shared:
-    return Shared(
-        "gaussians",
-        cloud(seed=seed),
-        color="sh",
-        activated=False,
-        sh_degree=0,
-        antialiased=False,
-    )
-
-
 @pytest.fixture
 def reader(screen: OffscreenScreen) -> Reader:
     return Reader(screen.ctx)
@@ -335,7 +144,7 @@ def test_tensor_is_queued_and_finished_later(
 ) -> None:
     scene_user = scene_view(screen, reader)
     view = scene_user.view
-    frame = scene()
+    frame = scene_on_gpu()
     frame.show(scene_user)
     reader.lacks_next = True
     assert view.tensor(W, H) is not None
@@ -355,7 +164,7 @@ def both_views(screen: OffscreenScreen, reader: Reader) -> Iterator[list[Any]]:
     """Return two views of different settings that show a scene in place."""
     first = scene_view(screen, reader)
     views = [first, first.another_view()]
-    scene().show(first)
+    scene_on_gpu().show(first)
     for view, user in zip(views, (VIEW_USERS[0], VIEW_USERS[2]), strict=True):
         user.take(view, screen)
         view_pixels(view, screen)
@@ -389,7 +198,7 @@ def test_scene_in_place_is_held_until_the_first_picture_reads_it(
     for k in range(4):
         loads = reader.loads
         drawings = reader.drawings
-        shared = scene(seed=k + 1)
+        shared = scene_on_gpu(seed=k + 1)
         assert shared.show(both_views[k % 2])
         assert not shared.released
         assert not both_views[k % 2].wants.busy
@@ -406,7 +215,7 @@ def test_scene_in_place_is_held_until_the_first_picture_reads_it(
         view_pixels(both_views[0], screen)
         # The same picture is drawn again without the renderer.
         assert reader.drawings - drawings == 2
-    last = scene(seed=9)
+    last = scene_on_gpu(seed=9)
     last.show(both_views[0])
     both_views[0].close()
     assert not last.released
@@ -423,7 +232,7 @@ def test_scene_overwritten_while_it_is_read_is_never_shown(
     """
     last_pictures = [view_pixels(view, screen) for view in both_views]
     for k in range(5):
-        torn = scene(seed=k + 5)
+        torn = scene_on_gpu(seed=k + 5)
         assert torn.show(both_views[k % 2])
         torn.is_intact = False
         for i in (k // 2 % 2, (k // 2 + 1) % 2):
@@ -435,29 +244,13 @@ def test_scene_overwritten_while_it_is_read_is_never_shown(
             )
         assert torn.released
         assert all(view.wants.stale for view in both_views)
-    assert scene(seed=9).show(both_views[0])
+    assert scene_on_gpu(seed=9).show(both_views[0])
     assert not any(view.wants.stale for view in both_views)
     for view, pixels in zip(both_views, last_pictures, strict=True):
         assert (view_pixels(view, screen) != pixels).any()
 
 
 # -- drafts --------------------------------------------------------------------
-
-
-class Drafter(Reader):
-    """Stand-in for a renderer that draws drafts, of scenes with less detail."""
-
-    has_drafts = True
-    was_coarse = False
-
-    @property
-    def is_coarse(self) -> bool:  # type: ignore[override]
-        return self.was_coarse and not self.pending
-
-    def render(self, camera: Camera, options: RenderOptions) -> Any:
-        if self.pending:
-            self.was_coarse = options.is_draft and self.expects_drafts
-        return super().render(camera, options)
 
 
 @pytest.fixture
@@ -475,7 +268,7 @@ def test_pictures_are_drafts_until_the_camera_has_rested(
     drafting: Any, screen: OffscreenScreen
 ) -> None:
     drafting.tick(10.0)
-    scene().show(drafting)
+    scene_on_gpu().show(drafting)
     view_pixels(drafting, screen)
     assert not is_draft(drafting), "nothing moves yet"
     drafting.handle(Wheel(20, 20, 1.0), RECT)
@@ -495,7 +288,7 @@ def test_a_stream_of_versions_is_drawn_in_drafts_until_it_ends(
     """Read the last version again, with all detail, before it is drawn to stay."""
     for i in range(3):
         drafting.tick(10 + 0.1 * i)
-        scene(i).show(drafting)
+        scene_on_gpu(i).show(drafting)
         view_pixels(drafting, screen)
     assert is_draft(drafting)
     assert drafting.view.data.renderer.is_coarse
@@ -504,7 +297,7 @@ def test_a_stream_of_versions_is_drawn_in_drafts_until_it_ends(
     assert drafting.tick(11.0)
     assert (view_pixels(drafting, screen) == draft_pixels).all()
     assert drafting.wants.stale
-    scene(2).show(drafting)
+    scene_on_gpu(2).show(drafting)
     view_pixels(drafting, screen)
     assert not is_draft(drafting)
     assert not drafting.view.data.renderer.is_coarse
@@ -514,7 +307,7 @@ def test_a_stream_of_versions_is_drawn_in_drafts_until_it_ends(
 def test_pictures_to_keep_are_no_drafts(drafting: Any, screen: OffscreenScreen) -> None:
     for i in range(3):
         drafting.tick(10 + 0.1 * i)
-        scene(i).show(drafting)
+        scene_on_gpu(i).show(drafting)
         view_pixels(drafting, screen)
     copy = drafting.view.bare_copy()
     copy.draw(screen.framebuffer, RECT)
