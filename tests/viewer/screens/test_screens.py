@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from support.wait import PATIENCE_S, polls, wait_until
 
@@ -19,7 +20,7 @@ from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.events import Close, Key, Resize, Text
-from splatview_viewer.core.screen import Caption, Screen, read_pixels
+from splatview_viewer.core.screen import Caption, Rect, Screen, read_pixels
 from splatview_viewer.screens.egl import devices
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.screens.window import WindowScreen
@@ -63,6 +64,23 @@ def test_pixels_have_the_top_row_first(screen: Screen) -> None:
     assert pixels.shape == (64, 96, 4)
     expected = np.full((64, 96, 4), (0, 0, 255, 255))
     expected[:10, :20] = 255, 0, 0, 255
+    np.testing.assert_array_equal(pixels, expected)
+
+
+def test_picture_of_cuda_lies_in_the_framebuffer_of_who_asks(screen: Screen) -> None:
+    pictures = screen.device_pictures
+    if pictures is None:
+        pytest.skip("takes what OpenGL draws alone")
+    screen.framebuffer.clear(0.0, 0.0, 1.0, 1.0)
+    picture = torch.arange(30 * 20 * 3, dtype=torch.uint8).view(20, 30, 3)
+    covered: list[Any] = []
+    pictures.put(picture, Rect(10, 5, 30, 20), covered.append)
+    screen.present(Caption())
+    assert not covered
+    pixels = read_pixels(screen.framebuffer)
+    assert covered == [screen.framebuffer], "drawn over once"
+    expected = np.full((64, 96, 4), (0, 0, 255, 255))
+    expected[5:25, 10:40, :3] = picture
     np.testing.assert_array_equal(pixels, expected)
 
 

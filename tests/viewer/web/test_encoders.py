@@ -62,6 +62,7 @@ def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
     return np.asarray(image.convert("RGB"))
 
 
+@pytest.mark.parametrize("is_top_first", [False, True])
 @pytest.mark.parametrize(
     ("width", "height", "size"),
     [
@@ -74,10 +75,18 @@ def decoded(data: bytes, kind: str = "JPEG") -> np.ndarray:
     ],
 )
 def test_decoded_pixels_are_those_encoded_or_scaled_ones(
-    encoder: Encoder, width: int, height: int, size: tuple[int, int] | None
+    encoder: Encoder,
+    width: int,
+    height: int,
+    size: tuple[int, int] | None,
+    is_top_first: bool,
 ) -> None:
+    """As OpenGL has them, and as CUDA draws them."""
     pixels = photo(width, height)
-    data = encoder.encode(input_of(encoder, pixels[::-1]), 95, size=size)
+    drawn = pixels[..., :3] if is_top_first else pixels[::-1]
+    data = encoder.encode(
+        input_of(encoder, drawn), 95, size=size, is_top_first=is_top_first
+    )
     photograph = Image.fromarray(pixels[..., :3])
     if size is not None:
         photograph = photograph.resize(size, Image.Resampling.BOX)
@@ -88,7 +97,7 @@ def test_decoded_pixels_are_those_encoded_or_scaled_ones(
     for taken_size, ms in encoder.durations:
         assert taken_size == (size or (width, height))
         assert ms > 0
-    exact = decoded(encode_lossless(pixels[::-1]), "WEBP")
+    exact = decoded(encode_lossless(drawn, is_top_first=is_top_first), "WEBP")
     np.testing.assert_array_equal(exact, pixels[..., :3])
 
 

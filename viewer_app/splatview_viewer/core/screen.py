@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
+    import torch
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.settings import Color
@@ -42,6 +43,15 @@ class Rect:
 
     def contains(self, x: float, y: float) -> bool:
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+    def lies_in(self, size: tuple[int, int]) -> bool:
+        """Return whether all of it is part of a framebuffer of this size."""
+        width, height = size
+        is_begun_inside = self.x >= 0 and self.y >= 0
+        is_ended_inside = (
+            self.x + self.width <= width and self.y + self.height <= height
+        )
+        return is_begun_inside and is_ended_inside
 
     def viewport(self, framebuffer_height: int) -> tuple[int, int, int, int]:
         """Return the same part for OpenGL, which counts rows from the bottom."""
@@ -205,6 +215,35 @@ class InterfaceLayer(Protocol):
         ...
 
 
+class PictureIntake(Protocol):
+    """The way in for pictures that CUDA drew, past the framebuffer of a screen."""
+
+    @property
+    def gpu(self) -> int | None:
+        """CUDA's ordinal of the GPU whose pictures are taken; None: of any."""
+        ...
+
+    def put(
+        self,
+        pixels: torch.Tensor,
+        rect: Rect,
+        cover: Callable[[moderngl.Framebuffer], object] | None = None,
+    ) -> None:
+        """Have the next `present` show this, in place of what was drawn in `rect`.
+
+        It counts until the framebuffer is asked for: to draw another picture, or to
+        read this one, which lies in it by then.
+
+        Args:
+            pixels: uint8 (height, width, 3), top row first, for what torch's current
+                stream does next; never written again.
+            rect: where it lies, inside the framebuffer.
+            cover: draws what lies over it, once someone reads the framebuffer; None:
+                nothing does.
+        """
+        ...
+
+
 class Screen(Protocol):
     """A window, a browser's page, or a picture that is drawn for a program."""
 
@@ -231,6 +270,11 @@ class Screen(Protocol):
     @property
     def interface(self) -> InterfaceLayer | None:
         """The layer of the interface; None: it is drawn over the pictures."""
+        ...
+
+    @property
+    def device_pictures(self) -> PictureIntake | None:
+        """The way in for pictures that CUDA drew; None: the framebuffer alone is shown."""
         ...
 
     @property

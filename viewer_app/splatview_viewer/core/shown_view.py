@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import moderngl
+    import torch
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
@@ -118,6 +119,13 @@ class ShownView:
             self.view.draw(framebuffer, rect)
             return
         clear_rect(framebuffer, rect, BACKDROP)
+
+    def draw_on_device(self, rect: Rect, gpu: int | None) -> torch.Tensor | None:
+        """Draw the view with CUDA alone, as `View.draw_on_device`."""
+        if not self._shared.has_value:
+            return None
+        self.rect = rect
+        return self.view.draw_on_device(rect, gpu)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         if not self._shared.has_value:

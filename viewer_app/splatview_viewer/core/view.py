@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
+    import torch
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
@@ -281,6 +282,20 @@ class View(Generic[Data, State]):
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw into a part of a framebuffer, every pixel of it once."""
         raise NotImplementedError
+
+    def draw_on_device(self, rect: Rect, gpu: int | None) -> torch.Tensor | None:
+        """Draw with CUDA alone what `draw` would draw into a part of a framebuffer.
+
+        Args:
+            rect: the part.
+            gpu: CUDA's ordinal of the GPU to draw on; None: any.
+
+        Returns:
+            uint8 (height, width, 3), top row first, for what torch's current stream
+            does next; it is never written again. None where OpenGL has to draw, which
+            `draw`, called next, does.
+        """
+        return None
 
     def await_value(self) -> None:
         """Take note that a new value would be taken now, were the view not busy."""

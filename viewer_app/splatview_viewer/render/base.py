@@ -388,6 +388,8 @@ class Renderer:
     reads_gpu: ClassVar[bool] = False
     """True: CUDA tensors are read where they lie. Every renderer takes both sorts of
     scenes; the others copy CUDA tensors to the host first."""
+    gpu: int | None = None
+    """CUDA's ordinal of the GPU that draws; None where CUDA does not draw."""
     has_fallback: ClassVar[bool] = False
     """True: OpenGL draws the scene where this renderer fails."""
     rules = Rules()

@@ -400,10 +400,23 @@ class Frustums(Tool[TrainedView]):
 
     # -- pictures ------------------------------------------------------------------
 
+    @property
+    def paints(self) -> bool:
+        if self._hidden_by_host or self.content is None:
+            return False
+        if self.through.is_there:
+            return self.state.comparison != "render"
+        return self.state.shown
+
+    @property
+    def _hidden_by_host(self) -> bool:
+        """True where only the scene is to be seen."""
+        host = self.view.host
+        return host.exact == "scene" or host.is_subtracted
+
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content = self.content
-        host = self.view.host
-        if content is None or host.exact == "scene" or host.is_subtracted:
+        if content is None or self._hidden_by_host:
             return
         camera = self.view.rig.drawn_camera(rect)
         if camera is None:

@@ -187,7 +187,7 @@ class Navigate(Tool[SceneView]):
             self.view.host.notify(f"Speed {motion.flying.speed:.2g}x")
         return needs_redraw
 
-    def draw(self, framebuffer: object, rect: Rect) -> None:
+    def note_picture(self) -> None:
         if self.view.rig.motion.is_under_way:
             # The next turn comes when the next picture is due.
             self.view.host.wake()

@@ -125,8 +125,19 @@ class Tool(Generic[V]):
         """
         return False
 
+    @property
+    def paints(self) -> bool:
+        """True while `draw` may draw something.
+
+        Pictures that pass OpenGL by are shown only while no tool paints over them.
+        """
+        return False
+
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw with OpenGL over the picture in `rect`, also into screenshots."""
+
+    def note_picture(self) -> None:
+        """Take note that a picture was drawn."""
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         """Draw lines, texts and windows over the picture with imgui.
@@ -189,6 +200,7 @@ class ToolSet(dict[str, Tool]):
         self._handling = _overriding_tools(Tool.handle, tools)
         self._ticking = _overriding_tools(Tool.tick, tools)
         self._drawing = _overriding_tools(Tool.draw, tools)
+        self._noting = _overriding_tools(Tool.note_picture, tools)
         self._covering = _overriding_tools(Tool.covered, tools)
         self._with_bar = _overriding_tools(Tool.bar_height, tools)
         self.chosen = ORBIT
@@ -227,6 +239,17 @@ class ToolSet(dict[str, Tool]):
         """Draw with OpenGL what the tools show over the picture."""
         for tool in self._drawing:
             tool.draw(framebuffer, rect)
+        self.note_picture()
+
+    @property
+    def paints(self) -> bool:
+        """True while `draw` may draw something."""
+        return any(tool.paints for tool in self._drawing)
+
+    def note_picture(self) -> None:
+        """Tell the tools that a picture was drawn."""
+        for tool in self._noting:
+            tool.note_picture()
 
     def draw_over(self, rect: Rect, scale: float) -> bool:
         """Draw bars, lines and windows with imgui; return whether to draw again."""

@@ -89,11 +89,13 @@ class Copy:
     """One picture for other threads."""
 
     pixels: Pixels
-    """(H, W, 4) uint8, the lowest row first."""
+    """uint8: (H, W, 4) as OpenGL has it, or (H, W, 3)."""
     at: float
     """The newest event that the picture reflects, by the page's clock; 0: none."""
     arrived: torch.cuda.Event | None = None
     """Passed by the GPU once the pixels are there; None: they are."""
+    is_top_first: bool = False
+    """The first row is the top one; otherwise it is the lowest, as OpenGL has it."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -134,7 +136,28 @@ def copied(
         tensor = target.tensor()[rows, columns].clone(
             memory_format=torch.contiguous_format
         )
-        # A thread that waits for a blocking event sleeps.
-        arrived = torch.cuda.Event(blocking=True)
-        arrived.record()
-    return Copy(tensor, at, arrived)
+        return Copy(tensor, at, _arrival())
+
+
+def uncopied(pixels: torch.Tensor, at: float) -> Copy:
+    """Hand a picture to other threads that is never written again.
+
+    Args:
+        pixels: uint8 (H, W, 3), top row first, for what torch's current stream does
+            next on its GPU.
+        at: as in `Copy`.
+    """
+    import torch
+
+    with torch.cuda.device(pixels.device):
+        return Copy(pixels, at, _arrival(), is_top_first=True)
+
+
+def _arrival() -> torch.cuda.Event:
+    """Return an event after all that the current stream was given."""
+    import torch
+
+    # A thread that waits for a blocking event sleeps.
+    arrived = torch.cuda.Event(blocking=True)
+    arrived.record()
+    return arrived

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import moderngl
+import numpy as np
 
 from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.events import Close, Inbox, Resize
@@ -12,14 +15,13 @@ from splatview_viewer.screens.draw_target import DrawTarget
 from splatview_viewer.screens.egl import create_context, current_context, let_go
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    import moderngl
-    import numpy as np
     import torch
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption, Favour
+    from splatview_viewer.core.screen import Caption, Favour, Rect
 
 
 class LocalDesktop:
@@ -54,6 +56,47 @@ class LocalDesktop:
         """Do nothing: the user finds the file where it is."""
 
 
+class _UnreadPicture(NamedTuple):
+    """A picture that CUDA drew, as long as it was not read."""
+
+    pixels: torch.Tensor
+    rect: Rect
+    cover: Callable[[moderngl.Framebuffer], object] | None
+    """Draws what lies over it."""
+
+
+class OffscreenPictures:
+    """Holds the picture that CUDA drew until the framebuffer is asked for."""
+
+    gpu = None
+
+    def __init__(self) -> None:
+        self.unread: _UnreadPicture | None = None
+
+    def put(
+        self,
+        pixels: torch.Tensor,
+        rect: Rect,
+        cover: Callable[[moderngl.Framebuffer], object] | None = None,
+    ) -> None:
+        self.unread = _UnreadPicture(pixels, rect, cover)
+
+    def show_in(self, framebuffer: moderngl.Framebuffer) -> None:
+        """Write the picture into a framebuffer, if it was not read yet."""
+        unread = self.unread
+        if unread is None:
+            return
+        self.unread = None
+        rect = unread.rect
+        opaque = np.full((rect.height, rect.width, 4), 255, np.uint8)
+        opaque[..., :3] = unread.pixels.cpu().numpy()[::-1]
+        (texture,) = framebuffer.color_attachments
+        assert isinstance(texture, moderngl.Texture)
+        texture.write(opaque, rect.viewport(framebuffer.height), alignment=1)
+        if unread.cover is not None:
+            unread.cover(framebuffer)
+
+
 class OffscreenScreen:
     """Draws into a texture.
 
@@ -75,6 +118,7 @@ class OffscreenScreen:
         self.ctx = create_context(gpu_uuid)
         self.desktop = LocalDesktop()
         self.interface = None
+        self.device_pictures = OffscreenPictures()
         self._egl_context: int | None = current_context()
         """None once it was released."""
         self._scale = scale
@@ -101,6 +145,7 @@ class OffscreenScreen:
             self._scale = scale
         is_shared = self._target.shared is not None
         if (width, height) != self.size or shared != is_shared:
+            self.device_pictures.unread = None
             previous = self._target
             self._target = DrawTarget(self.ctx, (width, height), shared=shared)
             previous.release()
@@ -109,6 +154,7 @@ class OffscreenScreen:
         """Return `DrawTarget.tensor`; None where CUDA does not read it."""
         if self._target.shared is None:
             return None
+        self.device_pictures.show_in(self._target.framebuffer)
         return self._target.tensor()
 
     @property
@@ -127,7 +173,9 @@ class OffscreenScreen:
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        return self._target.framebuffer
+        framebuffer = self._target.framebuffer
+        self.device_pictures.show_in(framebuffer)
+        return framebuffer
 
     def push(self, *events: Event) -> None:
         """Add events as if a user had caused them. May be called from any thread."""
@@ -151,7 +199,8 @@ class OffscreenScreen:
 
     def present(self, caption: Caption | None = None) -> None:
         """Give the drawing to the GPU, and wait for nothing."""
-        GL.current().glFlush()
+        if self.device_pictures.unread is None:
+            GL.current().glFlush()
 
     def pixels(self) -> np.ndarray:
         """Return `read_pixels` of its framebuffer."""

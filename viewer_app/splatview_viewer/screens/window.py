@@ -131,6 +131,7 @@ class WindowScreen:
         self._title = title
         self._window: Any = None
         self.interface = None
+        self.device_pictures = None
         let_go()
         self._open(width, height, visible)
         glfw.make_context_current(self._window)

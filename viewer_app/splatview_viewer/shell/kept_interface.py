@@ -81,7 +81,8 @@ class KeptInterface:
             return False
         screen = user.screen
         surface = user.interface.surface
-        if not surface.can_render_again(screen.framebuffer.size, screen.state.scale):
+        state = screen.state
+        if not surface.can_render_again(state.size, state.scale):
             return False
         return self._grounds == self._present_grounds()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
 
 _SAID_FOR = 0.5
 """Seconds for which the panel's numbers stay as they are."""
@@ -86,19 +87,24 @@ class UserPictures:
             self._draw_layers(layer, now)
             return
         self._user.schedule.draw_both()
-        framebuffer = self._user.screen.framebuffer
-        self._draw_pictures(framebuffer, now)
+        is_seen_later = self._draw_pictures(now)
         self._seen_cameras.note(0, self._seen_views())
         self._seen_cameras.arrive(0)
-        state = self._user.interface.state
-        if not state.hides_all and state.bare:
+        if self._is_bare:
             return
         if self._user.kept_interface.stays(now):
             self._refresh_at = now + KEPT_S
         else:
             self._refresh_at = math.inf
-            self._draw_interface(framebuffer.size, now)
-        self._render_interface(framebuffer)
+            self._draw_interface(self._user.screen.state.size, now)
+        if not is_seen_later:
+            self._render_interface(self._user.screen.framebuffer)
+
+    @property
+    def _is_bare(self) -> bool:
+        """True where nothing is drawn over the pictures."""
+        state = self._user.interface.state
+        return state.bare and not state.hides_all
 
     def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
         """Draw the interface and show it, and then the pictures, which may take long."""
@@ -114,24 +120,46 @@ class UserPictures:
         if may_draw:
             schedule.draw_pictures(now)
             started_at = time.perf_counter()
-            self._draw_pictures(self._user.screen.framebuffer, now)
+            self._draw_pictures(now)
             schedule.pictures_s = time.perf_counter() - started_at
             self._refresh_at = now + TOGETHER
 
-    def _draw_pictures(self, framebuffer: moderngl.Framebuffer, now: float) -> None:
-        """Draw the pictures of all panes, with nothing over them."""
+    def _draw_pictures(self, now: float) -> bool:
+        """Draw the pictures of all panes, with nothing over them.
+
+        Returns True where they lie in no framebuffer: CUDA alone has drawn them.
+        """
         self._user.pace.draw(now)
         area = self._user.area()
         self._user.layout.place(area, self._user.screen.state.scale)
         for feature in self._user.catalogue.features:
             feature.pull(self._user)
-        if len(self._user.layout.visible_viewports) > 1:  # what lies between them
+        viewports = self._user.layout.visible_viewports
+        if len(viewports) == 1 and self._draw_on_device(viewports[0]):
+            return True
+        framebuffer = self._user.screen.framebuffer
+        if len(viewports) > 1:  # what lies between them
             clear_rect(framebuffer, area, BACKDROP)
-        for viewport in self._user.layout.visible_viewports:
+        for viewport in viewports:
             viewport.draw(framebuffer)
         if self._user.interface.state.bare:
             # As a rule nothing is drawn over it: it need not wait for the words.
             self._gpu_work.flush()
+        return False
+
+    def _draw_on_device(self, viewport: Viewport) -> bool:
+        """Draw the only picture with CUDA alone; return whether that was possible."""
+        screen = self._user.screen
+        pictures = screen.device_pictures
+        if pictures is None or not viewport.rect.lies_in(screen.state.size):
+            return False
+        pixels = viewport.draw_on_device(pictures.gpu)
+        if pixels is None:
+            return False
+        is_covered = screen.interface is None and not self._is_bare
+        cover = self._render_interface if is_covered else None
+        pictures.put(pixels, viewport.rect, cover)
+        return True
 
     def _draw_interface(self, size: tuple[int, int], now: float) -> None:
         """Draw the interface for a framebuffer of a size, without rendering it."""
@@ -165,10 +193,13 @@ class UserPictures:
         self, framebuffer: moderngl.Framebuffer, *, clear: bool = False
     ) -> None:
         """Render the interface that was drawn last over pictures, or over nothing."""
+        surface = self._user.interface.surface
+        if not surface.is_open:
+            return
         as_work = partial(
             self._gpu_work, "panel", *framebuffer.size, self._user.has_panel
         )
-        self._user.interface.surface.render(framebuffer, as_work, clear=clear)
+        surface.render(framebuffer, as_work, clear=clear)
 
     def _seen_views(self) -> Iterator[View[Any, Any]]:
         """Yield what the panes show."""
@@ -210,7 +241,7 @@ class UserPictures:
         self._user.pace.present()
         self._note_costs(now, time.perf_counter() - started_at)
         if layer is None and self._user.kept_interface.is_due(now):
-            self._draw_interface(self._user.screen.framebuffer.size, now)
+            self._draw_interface(self._user.screen.state.size, now)
             self._refresh_at = now + KEPT_S
 
     def _note_costs(self, now: float, present_s: float) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import moderngl
+    import torch
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
@@ -318,15 +319,28 @@ class Viewport:
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         def draw(view: ShownView) -> bool:
-            view.view.host.scale = (
-                self.user.screen.state.scale
-            )  # changes with the monitor, and with a page's zoom
-            view.view.host.around = self.user.interface.surroundings
+            self._prepare(view)
             view.draw(framebuffer, self.rect)
             return True
 
         if not self._ask(draw, False):
             clear_rect(framebuffer, self.rect, BACKDROP)
+
+    def draw_on_device(self, gpu: int | None) -> torch.Tensor | None:
+        """Draw with CUDA alone, as `View.draw_on_device`; None: `draw` has to."""
+
+        def draw(view: ShownView) -> torch.Tensor | None:
+            self._prepare(view)
+            return view.draw_on_device(self.rect, gpu)
+
+        return self._ask(draw, None)
+
+    def _prepare(self, view: ShownView) -> None:
+        """Tell a view that is about to be drawn what is around it."""
+        host = view.view.host
+        # It changes with the monitor, and with a page's zoom.
+        host.scale = self.user.screen.state.scale
+        host.around = self.user.interface.surroundings
 
     @property
     def inner_tie(self) -> bool | None:

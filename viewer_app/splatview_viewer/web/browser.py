@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import moderngl
 
@@ -12,13 +12,15 @@ from splatview_ipc.control.errors import IpcError
 from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.screen import Pane, Rect, ScreenState
-from splatview_viewer.screens.draw_target import DrawTarget, copied
+from splatview_viewer.screens.draw_target import DrawTarget, copied, uncopied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.page_desktop import PageDesktop
 from splatview_viewer.web.sender import Sender, scaled_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import torch
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption
@@ -85,6 +87,26 @@ class _PageInterface:
         return self._screen.sent_pictures
 
 
+class _DevicePicture(NamedTuple):
+    """A picture that CUDA drew, and its place on the screen."""
+
+    pixels: torch.Tensor
+    rect: Rect
+
+
+class _PagePictures:
+    """The way in for pictures on the GPU that encodes for a page."""
+
+    def __init__(self, gpu: int) -> None:
+        self.gpu = gpu
+        self.next: _DevicePicture | None = None
+        """The picture to present next; None: what was drawn into the framebuffer."""
+
+    def put(self, pixels: torch.Tensor, rect: Rect, cover: object = None) -> None:
+        # Nothing covers the pictures of a page: its interface is another layer.
+        self.next = _DevicePicture(pixels, rect)
+
+
 class BrowserScreen:
     """The screen of one page.
 
@@ -130,6 +152,9 @@ class BrowserScreen:
         self._caption: Caption | None = None
         self._device = encoder.device
         self._shared = self._device is not None
+        self._device_pictures = None
+        if self._device is not None:
+            self._device_pictures = _PagePictures(self._device)
         self._sender = Sender(connection, encoder)
         self.interface = _PageInterface(self)
         self._targets: _PageTargets | None = None
@@ -200,7 +225,15 @@ class BrowserScreen:
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
+        if self._device_pictures is not None:
+            self._device_pictures.next = None
         return self.targets.pictures.framebuffer
+
+    @property
+    def device_pictures(self) -> _PagePictures | None:
+        if not self._shared:
+            return None
+        return self._device_pictures
 
     @property
     def has_events(self) -> bool:
@@ -303,11 +336,14 @@ class BrowserScreen:
 
         While they are not taken, an Expose follows once they are.
         """
+        drawn = self._take_device_picture()
         if not self.takes_pictures or self._targets is None:
             self._has_missed_picture = self._visible
             return self._sender.put_number
         self._has_missed_picture = False
         area = bounding_rect([pane.rect for pane in panes], self._size)
+        if drawn is not None:
+            area = drawn.rect
         if self._gpu_work is not None and self._shared:
             size = area.width, area.height
             encoded_size = scaled_size(size, self._sender.level.scale)
@@ -316,9 +352,21 @@ class BrowserScreen:
         if answers:
             event_ms = self._take_shown_event_ms(is_next_begun)
         with self._ending("no picture can be read"):
-            copy = copied(self._targets.pictures, event_ms, self._device, area)
+            if drawn is not None:
+                copy = uncopied(drawn.pixels, event_ms)
+            else:
+                copy = copied(self._targets.pictures, event_ms, self._device, area)
             self._sender.put(copy, self._size, panes, area)
         return self._sender.put_number
+
+    def _take_device_picture(self) -> _DevicePicture | None:
+        """Return what was put last; None where the framebuffer has been drawn into."""
+        pictures = self._device_pictures
+        if pictures is None:
+            return None
+        drawn = pictures.next
+        pictures.next = None
+        return drawn
 
     def _take_event_ms(self) -> float:
         """Return the newest event since the last call, by the page's clock."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 FULL_COLOR_QUALITY = 90
 """From this quality on colours have the full resolution."""
+_CHANNEL_ORDERS = {3: "RGB", 4: "RGBX"}
+"""Names of the orders of channels by their number, the same in both libraries."""
 
 
 class Encoder(Protocol):
@@ -54,16 +56,23 @@ class Encoder(Protocol):
         ...
 
     def encode(
-        self, pixels: Pixels, quality: int, *, size: Size | None = None
+        self,
+        pixels: Pixels,
+        quality: int,
+        *,
+        size: Size | None = None,
+        is_top_first: bool = False,
     ) -> bytes:
         """Encode a picture; return the JPEG file. Alpha is dropped.
 
         Args:
-            pixels: (H, W, 4) uint8, contiguous, sides 1 to 16383, the lowest row first,
-                as OpenGL has it. On the GPU it must be there for what this thread's
-                current CUDA stream does next; it is read no more after the call.
+            pixels: (H, W, 3 or 4) uint8, contiguous, sides 1 to 16383. On the GPU it
+                must be there for what this thread's current CUDA stream does next; it
+                is read no more after the call.
             quality: 1 to 100.
             size: width and height to shrink the picture to.
+            is_top_first: the first row is the top one; otherwise the lowest, as OpenGL
+                has it.
 
         Raises:
             ViewerError: encoding fails.
@@ -114,16 +123,25 @@ class TurboEncoder:
         self.durations: deque[tuple[Size, float]] = deque()
 
     def encode(
-        self, pixels: Pixels, quality: int, *, size: Size | None = None
+        self,
+        pixels: Pixels,
+        quality: int,
+        *,
+        size: Size | None = None,
+        is_top_first: bool = False,
     ) -> bytes:
         array = host_pixels(pixels)
         height, width = array.shape[:2]
         if size is not None and size != (width, height):
             array = _shrink(array, size)
-        array = np.ascontiguousarray(array[::-1])
+        if not is_top_first:
+            array = array[::-1]
         sampling = "444" if quality >= FULL_COLOR_QUALITY else "420"
+        order = _CHANNEL_ORDERS[array.shape[2]]
         try:
-            return self._encode(array, quality, "RGBX", sampling, True)
+            return self._encode(
+                np.ascontiguousarray(array), quality, order, sampling, True
+            )
         except (ValueError, RuntimeError) as e:
             raise ViewerError(
                 f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} "
@@ -135,11 +153,12 @@ class TurboEncoder:
 
 
 def _shrink(array: np.ndarray, size: Size) -> np.ndarray:
-    """Return a picture (H, W, 4) in a smaller size."""
+    """Return a picture (H, W, 3 or 4) in a smaller size."""
     from PIL import Image
 
-    height, width = array.shape[:2]
-    image = Image.frombuffer("RGBX", (width, height), array, "raw", "RGBX", 0, 1)
+    height, width, channels = array.shape
+    order = _CHANNEL_ORDERS[channels]
+    image = Image.frombuffer(order, (width, height), array, "raw", order, 0, 1)
     # By a whole number `reduce` is four times as fast as `resize`.
     for factor in (2, 3, 4):
         if size == (ceil_div(width, factor), ceil_div(height, factor)):
@@ -147,7 +166,7 @@ def _shrink(array: np.ndarray, size: Size) -> np.ndarray:
     return np.asarray(image.resize(size, Image.Resampling.BOX))
 
 
-def encode_lossless(pixels: Pixels) -> bytes:
+def encode_lossless(pixels: Pixels, *, is_top_first: bool = False) -> bytes:
     """Return a WebP file with every pixel as it is.
 
     It takes about 40 ms for 1080p on one core, without the interpreter's lock. Against
@@ -160,9 +179,11 @@ def encode_lossless(pixels: Pixels) -> bytes:
     from PIL import Image
 
     array = host_pixels(pixels)
-    opaque = array[::-1].copy()
-    opaque[..., 3] = 255
-    image = Image.fromarray(opaque)
+    if not is_top_first:
+        array = array[::-1]
+    picture = array.copy()
+    picture[..., 3:] = 255
+    image = Image.fromarray(picture)
     file = BytesIO()
     try:
         image.save(file, "WEBP", lossless=True, quality=0, method=0)
@@ -346,7 +367,12 @@ class NvJpegEncoder:
             ) from e
 
     def encode(
-        self, pixels: Pixels, quality: int, *, size: Size | None = None
+        self,
+        pixels: Pixels,
+        quality: int,
+        *,
+        size: Size | None = None,
+        is_top_first: bool = False,
     ) -> bytes:
         import torch
 
@@ -363,7 +389,10 @@ class NvJpegEncoder:
                 self._pixels_written.record()
                 with torch.cuda.stream(self._stream):
                     self._stream.wait_event(self._pixels_written)
-                    data = self._encode(tensor[..., :3], quality, size)
+                    rgb = tensor[..., :3]
+                    if not is_top_first:
+                        rgb = rgb.flip(0)
+                    data = self._encode(rgb, quality, size)
                 encoded_size = size or (tensor.shape[1], tensor.shape[0])
                 ms = self._started.elapsed_time(self._finished)
                 self.durations.append((encoded_size, ms))
@@ -387,12 +416,14 @@ class NvJpegEncoder:
         )
 
     def _encode(self, rgb: torch.Tensor, quality: int, size: Size | None) -> bytes:
-        """Encode a picture (H, W, 3) on the stream of the encoder, which is current."""
+        """Encode a picture (H, W, 3), top row first.
+
+        On the stream of the encoder, which is current.
+        """
         self._started.record(self._stream)
         if size is not None and size != (rgb.shape[1], rgb.shape[0]):
             rgb = _shrink_on_gpu(rgb, size)
-        # JPEG has the top row first.
-        rgb = rgb.flip(0).contiguous()
+        rgb = rgb.contiguous()
         height, width = rgb.shape[:2]
         self._set_quality(quality)
         image = _Image()

@@ -36,6 +36,8 @@ from splatview_viewer.web.pacing import IN_FLIGHT, REST_S, RESTING, Level, Pacer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import torch
+
     from splatview_viewer.core.screen import Pane, Rect
     from splatview_viewer.screens.draw_target import Copy
     from splatview_viewer.web.connection import PageConnection
@@ -342,7 +344,9 @@ class Sender:
             if previous is not None and _is_same(drawn, previous):
                 return None
             if level is None:
-                data = encode_lossless(picture.pixels)
+                data = encode_lossless(
+                    picture.pixels, is_top_first=picture.is_top_first
+                )
                 if self._pacer.lossless_allowed(len(data)):
                     return _EncodedPicture(data, 100)
                 level = RESTING
@@ -355,13 +359,21 @@ class Sender:
         if is_on_cpu and not isinstance(self._encoder, TurboEncoder):
             self._encoder = TurboEncoder("", self._encoder.device)
         try:
-            return self._encoder.encode(picture.pixels, level.quality, size=size)
+            return self._encode_jpeg(picture, level, size)
         except ViewerError as e:
             if isinstance(self._encoder, TurboEncoder):
                 raise
             log.warning("pictures for a page are encoded on the CPU: %s", e)
             self._encoder = TurboEncoder(str(e), self._encoder.device)
-            return self._encoder.encode(picture.pixels, level.quality, size=size)
+            return self._encode_jpeg(picture, level, size)
+
+    def _encode_jpeg(self, picture: Copy, level: Level, size: tuple[int, int]) -> bytes:
+        return self._encoder.encode(
+            picture.pixels,
+            level.quality,
+            size=size,
+            is_top_first=picture.is_top_first,
+        )
 
     @contextmanager
     def _count_encoding(self) -> Iterator[None]:
@@ -416,13 +428,28 @@ def _is_same(drawn: _Drawn, previous: _Drawn) -> bool:
         return False
     a = drawn.copy
     b = previous.copy
+    if a.pixels is b.pixels:
+        return True
+    if a.pixels.shape != b.pixels.shape:
+        # OpenGL drew one of them, and CUDA the other.
+        return False
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
         return _same_arrays(a.pixels, b.pixels)
     import torch
 
     assert isinstance(a.pixels, torch.Tensor)
     assert isinstance(b.pixels, torch.Tensor)
-    return torch.equal(a.pixels.view(torch.int32), b.pixels.view(torch.int32))
+    return torch.equal(_words(a.pixels), _words(b.pixels))
+
+
+def _words(pixels: torch.Tensor) -> torch.Tensor:
+    """Return pixels as few numbers, which take a quarter of the time where they can."""
+    import torch
+
+    values = pixels.view(-1)
+    if len(values) % 4:
+        return values
+    return values.view(torch.int32)
 
 
 def _same_arrays(a: np.ndarray, b: np.ndarray) -> bool:

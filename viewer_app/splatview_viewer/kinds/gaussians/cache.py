@@ -13,6 +13,7 @@ from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.costs import scaled_size
 from splatview_viewer.kinds.gaussians.arrivals import FrameReader, NewScene
+from splatview_viewer.kinds.gaussians.device_pictures import DevicePictures
 from splatview_viewer.kinds.gaussians.drafts import Drafts
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
@@ -31,7 +32,6 @@ from splatview_viewer.ui.hints import Hints
 
 if TYPE_CHECKING:
     import moderngl
-    import torch
 
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
@@ -95,6 +95,8 @@ class SceneCache:
         self.stepped = SteppedPictures(self)
         """Draws pictures that take long."""
         self.drafts = Drafts(self)
+        self.on_device = DevicePictures(self)
+        """Draws pictures without OpenGL."""
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
@@ -107,8 +109,6 @@ class SceneCache:
         """The scene (`loads`) of `sample`."""
         self._was_torn = False
         """The last scene turned out to be overwritten."""
-        self._queued_picture: RenderedPicture | None = None
-        """The picture of `tensor`, until `finish_tensor`."""
         self._last_task: GpuTask = ()
         self._previous_task: GpuTask = ()
 
@@ -245,6 +245,7 @@ class SceneCache:
         moving: bool,
         smooth: bool,
         in_steps: bool = False,
+        background: Color | None = None,
     ) -> None:
         """Have a viewport's picture be what `camera` sees.
 
@@ -259,6 +260,8 @@ class SceneCache:
             smooth: the picture before, moved to the camera, will do.
             in_steps: the picture before will do until a new one, which takes long, is
                 done.
+            background: a picture that is rendered is best laid over this by CUDA
+                (`ViewportPicture.on_device`); None: it is for OpenGL.
         """
         in_steps = in_steps and self.renderer.draws_in_steps
         if in_steps and self.stepped.awaits(picture, camera, options):
@@ -266,8 +269,8 @@ class SceneCache:
         size = (camera.width, camera.height)
         key = PictureKey(camera.key, options, self.loads)
         picture.motion.towards = None
-        may_wait = moving or self.is_being_replaced
-        if smooth and may_wait and self.moved.can_move(picture, camera, options):
+        may_move = smooth and (moving or self.is_being_replaced)
+        if may_move and self.moved.can_move(picture, camera, options):
             self.moved.move_along(picture, camera, options)
             if picture.source is not None:
                 return
@@ -280,14 +283,13 @@ class SceneCache:
             return
         # One that takes long is coarse first, so that it soon shows what was done.
         is_passing = moving or (in_steps and is_outdated(picture, camera, options))
+        picture.scale = 1.0
         if is_passing:
             picture.scale = self.work.governor.scale("scene", size)
-        else:
-            picture.scale = 1.0
         if picture.scale < 1.0:
             camera = camera.resized(*scaled_size(size, picture.scale))
             key = key._replace(camera_key=camera.key)
-        if picture.source is not None and key == picture.key:
+        if key == picture.key and picture.serves(background):
             self.stepped.give_up(picture)
             return
         twin = self._find_twin(key)
@@ -298,10 +300,31 @@ class SceneCache:
             )
         elif in_steps:
             self.stepped.start(picture, camera, key, size, is_passing=is_passing)
+        elif background is not None and self._suits_device(picture, size, may_move):
+            self.on_device.draw(picture, camera, key, background)
         else:
-            with self.stopwatch("render"):
-                rendered = self.render(picture, camera, options)
-            self.take_rendered(picture, camera, key, rendered)
+            self._draw_for_opengl(picture, camera, key)
+
+    def _suits_device(
+        self, picture: ViewportPicture, size: tuple[int, int], may_move: bool
+    ) -> bool:
+        """Return whether a picture that is rendered can do without OpenGL.
+
+        may_move: the next ones may be this one, moved along.
+        """
+        if picture.scale < 1.0:
+            return False
+        if not may_move or picture.movable is not None:
+            return True
+        return not self.moved.is_wanted(picture, size)
+
+    def _draw_for_opengl(
+        self, picture: ViewportPicture, camera: Camera, key: PictureKey
+    ) -> None:
+        """Render a picture at once."""
+        with self.stopwatch("render"):
+            rendered = self.render(picture, camera, key.options)
+        self.take_rendered(picture, camera, key, rendered)
 
     def take_rendered(
         self,
@@ -405,40 +428,6 @@ class SceneCache:
         if picture_ms is not None and self._last_task == self._previous_task:
             self.work.record(self._last_task, picture_ms)
 
-    def tensor(
-        self,
-        picture: ViewportPicture,
-        camera: Camera,
-        options: RenderOptions,
-        background: Color,
-    ) -> torch.Tensor | None:
-        """Queue what `Composer.lay` draws of colours, as uint8 (H, W, 3) on the GPU.
-
-        Nothing is waited for: call `finish_tensor` afterwards. Returns None where CUDA
-        did not draw. `picture` shows nothing afterwards.
-        """
-        picture.become()
-        rendered = self.render(picture, camera, options)
-        pixels = rendered.over_background(background)
-        self.report_gpu_times()
-        if pixels is None:
-            self.finish_reading()
-            return None
-        self._queued_picture = rendered
-        return pixels
-
-    def finish_tensor(self) -> bool:
-        """Wait for the picture of `tensor`; return False if it has to be queued again.
-
-        Afterwards the scene is stale if it was overwritten meanwhile.
-        """
-        picture = self._queued_picture
-        if picture is not None and picture.lacks_gaussians():
-            return False
-        self._queued_picture = None
-        self.finish_reading()
-        return True
-
     # -- the loop ------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -488,7 +477,7 @@ class SceneCache:
         self.stepped.give_up(*pictures)
         for picture in pictures:
             picture.drop()
-        is_shown = any(picture.source is not None for picture in self.pictures)
+        is_shown = any(not picture.is_empty for picture in self.pictures)
         # The first picture of another viewport may be in steps.
         if is_shown or self.stepped.is_drawing:
             return

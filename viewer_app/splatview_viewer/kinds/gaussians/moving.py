@@ -65,17 +65,37 @@ class MovedPictures:
         if rendered_with.model != camera.model:
             return False
         size = (camera.width, camera.height)
-        governor = self._cache.work.governor
-        warp = self._warp_task(picture, size)
-        is_limited = governor.account.limited
-        scene_ms = governor.cost(("scene", *size)) or 0.0
-        warp_ms = governor.cost(warp) or 0.0
-        if not is_limited and scene_ms <= max(_FLUENT_MS, 2 * warp_ms):
+        if self._is_fluent(picture, size):
             return False
         rotation = rendered_with.viewmat[:3, :3].T @ camera.viewmat[:3, :3]
         if float(np.trace(rotation)) < 1 + 2 * _MIN_TURN_COSINE:
             return False
-        return not is_limited or governor.moves_along("scene", size, warp)
+        return self._is_worthwhile(picture, size)
+
+    def is_wanted(self, picture: ViewportPicture, size: tuple[int, int]) -> bool:
+        """Return True if the picture is to be moved along from the next one on.
+
+        For one that cannot be moved; `can_move` says it of others.
+        """
+        if self._is_fluent(picture, size):
+            return False
+        return self._is_worthwhile(picture, size)
+
+    def _is_fluent(self, picture: ViewportPicture, size: tuple[int, int]) -> bool:
+        """Return True if nothing holds back a new picture each time."""
+        governor = self._cache.work.governor
+        if governor.account.limited:
+            return False
+        scene_ms = governor.cost(("scene", *size)) or 0.0
+        warp_ms = governor.cost(self._warp_task(picture, size)) or 0.0
+        return scene_ms <= max(_FLUENT_MS, 2 * warp_ms)
+
+    def _is_worthwhile(self, picture: ViewportPicture, size: tuple[int, int]) -> bool:
+        """Return True if the governor has pictures be moved along, or has no say."""
+        governor = self._cache.work.governor
+        if not governor.account.limited:
+            return True
+        return governor.moves_along("scene", size, self._warp_task(picture, size))
 
     def move_along(
         self, picture: ViewportPicture, camera: Camera, options: RenderOptions

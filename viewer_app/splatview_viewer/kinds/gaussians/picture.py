@@ -75,6 +75,14 @@ class _PictureCopy(NamedTuple):
     source: TextureSource
 
 
+class DevicePicture(NamedTuple):
+    """A picture that CUDA laid over a background."""
+
+    pixels: torch.Tensor
+    """uint8 (height, width, 3), top row first; never written again."""
+    background: Color
+
+
 class ViewportPicture:
     """The picture of one viewport. `SceneCache.update_picture` fills it.
 
@@ -84,7 +92,9 @@ class ViewportPicture:
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self.source: PixelSource | None = None
-        """None while there is none."""
+        """The picture for OpenGL; None while there is none."""
+        self.on_device: DevicePicture | None = None
+        """The picture, where CUDA alone has drawn it."""
         self.key: PictureKey | None = None
         """What it shows."""
         self.camera: Camera | None = None
@@ -110,6 +120,23 @@ class ViewportPicture:
         """
         return self.movable is not None and self.movable.grid is not None
 
+    @property
+    def is_empty(self) -> bool:
+        """True while it shows nothing."""
+        return self.source is None and self.on_device is None
+
+    def serves(self, background: Color | None) -> bool:
+        """Return True if it can be shown as it is.
+
+        Args:
+            background: a picture of CUDA's over this one will do; None: it is for
+                OpenGL.
+        """
+        if self.source is not None:
+            return True
+        drawn = self.on_device
+        return drawn is not None and drawn.background == background
+
     def become(
         self,
         source: PixelSource | None = None,
@@ -121,10 +148,26 @@ class ViewportPicture:
     ) -> None:
         """Replace the picture before; without arguments, show none."""
         self.source = source
+        self.on_device = None
         self.camera = camera
         self.key = key
         self.is_borrowed = is_borrowed
         self.movable = movable
+
+    def become_device(
+        self, drawn: DevicePicture, camera: Camera, key: PictureKey
+    ) -> None:
+        """Replace the picture before by one that CUDA alone has drawn."""
+        self.become(None, camera, key)
+        self.on_device = drawn
+
+    def show_to_opengl(self) -> None:
+        """Have OpenGL read a picture that CUDA alone has drawn, through the host.
+
+        For a moment in which the scene cannot be drawn again.
+        """
+        if self.source is None and self.on_device is not None:
+            self.source = self.number_picture.opaque_source(self.on_device.pixels)
 
     def keep(self, composer: Composer) -> None:
         """Replace a borrowed picture by a copy, before the renderer draws again."""
@@ -353,6 +396,13 @@ class NumberPicture:
         channels[..., 3] = alpha
         self._last_target = self._bridge
         return self._bridge.put(channels, "HWC")
+
+    def opaque_source(self, pixels: torch.Tensor) -> PixelSource:
+        """Return colours, uint8 (H, W, 3), as a picture of alpha 1."""
+        import torch
+
+        opaque = torch.nn.functional.pad(pixels, (0, 1), value=255)
+        return self._bridge.put(opaque.cpu(), "HWC")
 
     def undo(self) -> None:
         """Do not show the last picture: the one before stays as it is."""

@@ -169,8 +169,12 @@ class Select(Tool["GaussianView"]):
         self.view.change(chosen=None, selection=selection)
         self.view.host.notify(message)
 
+    @property
+    def paints(self) -> bool:
+        return self.mask is not None and not self.view.host.exact
+
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        if self.mask is not None and not self.view.host.exact:
+        if self.paints:
             self.dots.draw(framebuffer, rect)
 
     def draw_over(self, rect: Rect, scale: float) -> bool:

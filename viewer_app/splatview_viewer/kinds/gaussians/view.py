@@ -90,6 +90,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._drawn_loads = data.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._must_draw = False
+        self._is_updated = False
+        """`draw` shows the picture as `draw_on_device` has left it."""
         self.rig = CameraRig(self)
         self.path = PathTool(self)
         tools = [tool(self) for tool in TOOLS]
@@ -230,10 +232,55 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data
+        if not self._is_updated:
+            self._update_picture(rect)
+        self._is_updated = False
+        self.picture.show_to_opengl()
+        source = self.picture.source
+        if self.picture.motion.towards is not None:
+            source = data.moved.source(self.picture, self.rig.orbit.distance)
+        with data.stopwatch("lay"):
+            self._lay(source, framebuffer, rect)
+        self.tools.draw(framebuffer, rect)
+
+    def draw_on_device(self, rect: Rect, gpu: int | None) -> torch.Tensor | None:
+        self._is_updated = False
+        if not self._suits_device(gpu):
+            return None
+        background = self.background
+        try:
+            self._update_picture(rect, background)
+        except RendererError:
+            self.picture.lose()
+            raise
+        drawn = self.picture.on_device
+        if drawn is None or drawn.background != background:
+            # What was decided just now, and may have been drawn, is for `draw`.
+            self._is_updated = True
+            return None
+        self.tools.note_picture()
+        return drawn.pixels
+
+    def _suits_device(self, gpu: int | None) -> bool:
+        """Return whether CUDA alone may draw the next picture on a GPU; None: on any."""
+        drawn_on = self.data.renderer.gpu
+        if self.data.summary is None or drawn_on is None or gpu not in (None, drawn_on):
+            return False
+        show = self.state.show
+        if show == "alpha" or SHOWS[show].is_mapped or self.host.exact:
+            return False
+        return not self.tools.paints
+
+    def _update_picture(self, rect: Rect, background: Color | None = None) -> None:
+        """Have the picture be that of the present camera.
+
+        background: as for `SceneCache.update_picture`.
+        """
+        data = self.data
         is_exact = bool(self.host.exact)
         self.rig.rect = rect
         # The orbit takes the place of a view that is followed, before anything else.
-        orbit = self.rig.orbit
+        _ = self.rig.orbit
         if data.summary is not None:
             can_move = self.state.smooth and SHOWS[self.state.show].can_be_moved
             is_draft = not is_exact and data.drafts.may_draw(self.picture)
@@ -244,15 +291,10 @@ class GaussianView(View[SceneCache, GaussianState]):
                 moving=self.is_moving and not is_exact,
                 smooth=can_move and not is_exact,
                 in_steps=self._may_step,
+                background=background,
             )
         self._drawn_loads = data.loads
-        source = self.picture.source
         self.drawn_camera = self.picture.motion.towards or self.picture.camera
-        if self.picture.motion.towards is not None:
-            source = data.moved.source(self.picture, orbit.distance)
-        with data.stopwatch("lay"):
-            self._lay(source, framebuffer, rect)
-        self.tools.draw(framebuffer, rect)
 
     @property
     def _may_step(self) -> bool:
@@ -311,14 +353,14 @@ class GaussianView(View[SceneCache, GaussianState]):
         if data.summary is None or not data.renderer.reads_gpu:
             return None
         camera = self.rig.camera_of_scene(Rect(0, 0, width, height))
-        return data.tensor(self.picture, camera, self.options, self.background)
+        return data.on_device.queue(self.picture, camera, self.options, self.background)
 
     def finish_tensor(self) -> bool:
         """Wait for the picture of `tensor`; return False if it has to be queued again.
 
         Afterwards the view is stale if the scene was overwritten meanwhile.
         """
-        return self.data.finish_tensor()
+        return self.data.on_device.finish()
 
     def pick_later(
         self, camera: Camera, x: float, y: float

@@ -108,6 +108,10 @@ class GsplatRenderer(Renderer):
         return self._device
 
     @property
+    def gpu(self) -> int:  # type: ignore[override]
+        return self.device.index
+
+    @property
     def reading(self) -> bool:  # type: ignore[override]
         return not self._closed and self._lease.in_use
 
@@ -520,12 +524,14 @@ class GsplatPicture(RenderedPicture):
 
         Of what was drawn for OpenGL, without asking it for anything.
         """
-        device = self._renderer.device
+        renderer = self._renderer
+        device = renderer.device
         reader = torch.cuda.current_stream(device)
         launcher = cuda.kernels("bytes.cu", device=device.index)
-        with self._renderer._working():
+        with renderer._working():
             rgb = over_background(self._rgba, background, launcher)
-            done = self._renderer._stream.record_event()
+            renderer._clocks.render.extend(renderer._stream)
+            done = renderer._stream.record_event()
         reader.wait_event(done)
         rgb.record_stream(reader)
         return rgb
