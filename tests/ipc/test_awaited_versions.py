@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from threading import Thread
+
 import pytest
 from support.image_stream import image, published, shows
 from support.pair import Pair
 
 from splatview_ipc.control.sockets import wait_readable
 from splatview_ipc.publisher.stream_turns import GRACE_S, RETRY_AWAITED_S
+from splatview_ipc.publisher.transport_choice import TransportChoice
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 
@@ -73,6 +77,35 @@ def test_what_a_publish_left_is_written_now_if_a_reader_waits_for_it(
     version = published(pair).hasten()
     pair.turn_helper()
     assert read_version(pair, version) == 101
+
+
+def test_an_older_value_never_comes_under_the_number_that_is_awaited(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trainer publishes while the helper thread is about to write the value before."""
+    pair.publish(image(1))
+    shows(pair, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(SlotWriter, "free_slot", no_slot)
+        publish_awaited(pair, 2)
+    versions: list[int] = []
+    behind_trainer = TransportChoice.behind_trainer
+
+    def publish_meanwhile(
+        choice: TransportChoice, device: str
+    ) -> AbstractContextManager[bool]:
+        if not versions:
+            trainer = Thread(target=lambda: versions.append(publish_awaited(pair, 3)))
+            trainer.start()
+            trainer.join()
+        return behind_trainer(choice, device)
+
+    monkeypatch.setattr(TransportChoice, "behind_trainer", publish_meanwhile)
+    pair.turn_helper()
+    (version,) = versions
+    assert read_version(pair, version) in (0, 3)
+    pair.turn_helper()
+    assert read_version(pair, version) == 3
 
 
 def test_a_new_stream_is_announced_at_once_to_a_reader_that_waits(pair: Pair) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import torch
 
@@ -443,6 +443,18 @@ def stream_after(index: int, stream: int) -> Iterator[bool]:
         side_stream.wait_stream(torch.cuda.ExternalStream(stream, device=index))
         with torch.cuda.stream(side_stream):
             yield True
+
+
+def keep_for_current_stream(tensors: Iterable[torch.Tensor]) -> None:
+    """Have memory of tensors be used again only after the current stream's work so far.
+
+    Tensors that are not on a GPU need no keeping. The host waits for nothing.
+    """
+    for tensor in tensors:
+        if tensor.is_cuda:
+            tensor.record_stream(
+                sys.modules["torch"].cuda.current_stream(tensor.device)
+            )
 
 
 # -- pinned host memory ----------------------------------------------------------------

@@ -8,6 +8,7 @@ a lock. Who writes when is the matter of `stream_turns` (the helper thread) and 
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -78,8 +79,14 @@ class StreamChannels:
         self.index = index
         self.name = name
         self.kind = kind
-        self.version = 0
-        """Number of the newest version."""
+        self._numbers = itertools.count(1)
+        """Versions' numbers; both threads take them."""
+        self._published_version = 0
+        """The number that the last publish took. Set by the trainer's thread alone."""
+        self._numbered: Value | None = None
+        """The value that has this number."""
+        self._helper_version = 0
+        """The last number that the helper thread took for the value that was newest."""
         self.over = OverlaidStream()
         """The stream below an overlay."""
         self.shard: tuple[tuple[int, int] | None, str] = None, ""
@@ -127,6 +134,11 @@ class StreamChannels:
     def live(self) -> bool:
         """True if the caller changes the tensors in place between two publishes."""
         return self._choice.options.live
+
+    @property
+    def version(self) -> int:
+        """Number of the newest version."""
+        return max(self._published_version, self._helper_version)
 
     @property
     def newest(self) -> Value | None:
@@ -208,11 +220,16 @@ class StreamChannels:
         return any(map(self._is_awaited, self._channels_behind()))
 
     def _channels_behind(self) -> list[Channel]:
-        """Return the transports in use that have not been given the newest value."""
+        """Return the transports in use that have not been given the newest value.
+
+        Nor those that have it under a lower number than the one that a reader waits for.
+        """
         value = self._newest
         channels = self._channels.values()
         late_channels = [
-            channel for channel in channels if channel.written is not value
+            channel
+            for channel in channels
+            if channel.written is not value or self._is_awaited(channel)
         ]
         if value is None or not late_channels:
             return []
@@ -231,9 +248,14 @@ class StreamChannels:
     # Writing. Called on both threads, under the lock.
 
     def _write(
-        self, channel: Channel, value: Value, now: float, confirmed: bool = True
+        self,
+        channel: Channel,
+        value: Value,
+        version: int,
+        now: float,
+        confirmed: bool = True,
     ) -> bool:
-        """Write a value to a transport.
+        """Write a value to a transport, under the number of a version.
 
         Returns whether the transport needs nothing more for this version; False means
         that the helper thread has to make a writer, or to try again.
@@ -242,17 +264,16 @@ class StreamChannels:
         if writer is None or self._must_drop:
             # Viewers of a transport that failed are choosing another one.
             return channel.transport in self._choice.failures
+        if version <= channel.written_version:
+            # The other thread has written this value, or a newer one, under a number
+            # that it took later.
+            return True
         layout, (tensors, meta) = value
         if channel.is_zero_copy:
             fields = self._shared_fields(channel, layout, tensors)
         else:
             fields = layout.frame(tensors)
         ref = writer.ref
-        version = self.version
-        if version <= channel.written_version:
-            # The other thread has written under this number already.
-            version = channel.written_version + 1
-            self.version = version
         try:
             if not writer.write(layout.kind, fields, meta, version, confirmed):
                 if not writer.fits(fields):

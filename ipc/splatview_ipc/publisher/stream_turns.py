@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from splatview_ipc.cuda import driver
 from splatview_ipc.publisher.channel import LateCopy, count_inplace
 from splatview_ipc.publisher.stream_channels import StreamChannels
 from splatview_ipc.transports import TRANSPORTS
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.channel import Channel
+    from splatview_ipc.publisher.channel import Channel, Value
     from splatview_ipc.transports import Writer
 
 GRACE_S = 0.1
@@ -140,11 +141,57 @@ class StreamTurns(StreamChannels):
         waited_s = now - self._published_at
         return min(GRACE_S, max(RETRY_AWAITED_S, waited_s))
 
+    def _number_of(self, value: Value) -> int:
+        """Return the number of the newest value; 0 where another one is newest now."""
+        if self._numbered is not value:
+            # Its publish has not come so far.
+            return self._take_number(value)
+        number = self._published_version
+        return number if self._newest is value else 0
+
+    def _take_number(self, value: Value) -> int:
+        """Return a new number for the newest value; 0 where another one is newest now.
+
+        A publish sets its value before it takes its number. So the number of a newer
+        value is higher than the one that is returned, and no reader that waits for that
+        value is given this one.
+        """
+        number = next(self._numbers)
+        if self._newest is not value:
+            return 0
+        self._helper_version = number
+        return number
+
+    def _write_late(
+        self,
+        channel: Channel,
+        value: Value,
+        version: int,
+        now: float,
+        confirmed: bool = True,
+    ) -> None:
+        """Write a value from the helper thread, on a stream of ours on a GPU."""
+        self._write(channel, value, version, now, confirmed)
+        _, (tensors, _) = value
+        if not channel.is_zero_copy:
+            # The trainer may let go of them before the copy has been made.
+            driver.keep_for_current_stream(tensors)
+
+    def _announce_version(self) -> None:
+        """Tell viewers the newest version, also where a publish does so just now."""
+        announced = -1
+        while announced < self.version:
+            announced = self.version
+            self._control.words[self._version_word] = announced
+
     def _catch_up(self, now: float) -> None:
         """Write the newest value for viewers that its own publish did not reach."""
         with self._lock:
             value = self._newest
             if value is None:
+                return
+            version = self._number_of(value)
+            if not version:
                 return
             layout, (tensors, _) = value
             with self._choice.behind_trainer(layout.device) as can_queue:
@@ -154,13 +201,14 @@ class StreamTurns(StreamChannels):
                 is_confirmed = counts is not None
                 for channel in self._channels.values():
                     is_due = now >= channel.next_write_at or self._is_awaited(channel)
-                    if channel.written is not value and is_due:
-                        self._write(channel, value, now, is_confirmed)
+                    is_late = channel.written is not value or self._is_awaited(channel)
+                    if is_late and is_due:
+                        self._write_late(channel, value, version, now, is_confirmed)
                 self._next_write_at = 0.0  # the next publish tells whether they move
             self._late_copy = None
             if counts:
                 self._late_copy = LateCopy(value, counts, now + SETTLE_S)
-        self._control.words[self._version_word] = self.version
+        self._announce_version()
 
     def _check_late_copy(self, now: float) -> float:
         """Copy once more, as not confirmed, if a write may have met the late copy.
@@ -178,10 +226,11 @@ class StreamTurns(StreamChannels):
         layout, (tensors, _) = value
         if count_inplace(tensors) != late_copy.inplace_counts:
             with self._lock, self._choice.behind_trainer(layout.device):
+                version = self._take_number(value)
                 for channel in self._channels.values():
                     if not channel.is_zero_copy and channel.written is value:
-                        self._write(channel, value, now, confirmed=False)
-        self._control.words[self._version_word] = self.version
+                        self._write_late(channel, value, version, now, confirmed=False)
+        self._announce_version()
         return math.inf
 
     def _follow_live(self, now: float) -> float:
@@ -198,11 +247,12 @@ class StreamTurns(StreamChannels):
                     continue
                 if now >= channel.next_write_at + LIVE_PERIOD_S:
                     if not writer.holds(layout.frame(tensors)):
-                        self._write(channel, value, now)
+                        version = self._take_number(value)
+                        self._write_late(channel, value, version, now)
                     # Large copies come less often.
                     channel.next_write_at = now + 4 * (self._run.now() - now)
                 due = min(due, channel.next_write_at + LIVE_PERIOD_S)
-        self._control.words[self._version_word] = self.version
+        self._announce_version()
         return due
 
     def finish(self) -> None:
