@@ -44,7 +44,11 @@ FAST = {
     "projection.cu": _FAST_MATH,
 }
 """Flags by file, as gsplat compiles its own kernels; others are exact."""
-HEADERS = {"packed_order.cu": ("packed.cuh",), "packed_slab.cu": ("packed.cuh",)}
+HEADERS = {
+    "frame.cu": ("geometry.cuh",),
+    "packed_order.cu": ("geometry.cuh", "packed.cuh"),
+    "packed_slab.cu": ("geometry.cuh", "packed.cuh"),
+}
 """What is compiled before a file, beside common.cuh."""
 
 

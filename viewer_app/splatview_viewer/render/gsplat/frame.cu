@@ -10,7 +10,6 @@
 // KEY (short or int: the type of a tile's number in a sort) and ALPHA_MAX (`Rules` in base.py) are defined by whoever
 // compiles this.
 
-constexpr int TILE = 16;             // pixels a side
 // What is drawn of a Gaussian, and the numbers of it: `RenderOptions.paint` and base.py.
 enum Paint { COLOR, NORMALS, BODIES, RINGS, POINTS, OVERDRAW };
 constexpr float BODY_SIGMAS = 2.0f, RING_PX = 1.5f, RING_INSIDE = 0.06f, AMBIENT = 0.25f;
@@ -33,45 +32,15 @@ struct __align__(16) Body {
     float unused;
 };
 
-struct Span { int begin, end; };     // tile columns, end excluded
-struct Extent { float left, right; };  // of pixel columns; left > right: none
-
-// How far left and right of its centre a Gaussian shows between two heights, as differences to the centre. Shows: has
-// an alpha of ALPHA_MIN or more, so sigma, half the squared Mahalanobis distance, is at most `level`. Never too
-// little. Rounding shifts sigma by a few units in the last place of its terms, which cancel the more the thinner the
-// ellipse: 1.001 covers that down to the thinness tested here, and thinner ones count as endless.
-__device__ Extent extent(const Footprint &f, float top, float bottom) {
-    const float determinant = f.a * f.c - f.b * f.b;
-    if (!(determinant > 0.0f && determinant >= 1e-3f * f.a * f.c)) return {-3e38f, 3e38f};
-    const float level = fmaxf(__logf(f.opacity / ALPHA_MIN), 0.0f) * 1.001f + 1e-3f;
-    const float scaled = 2.0f * level / determinant;
-    const float reach_x = sqrtf(scaled * f.c), reach_y = sqrtf(scaled * f.a);
-    top = fmaxf(top, -reach_y);
-    bottom = fminf(bottom, reach_y);
-    if (top > bottom) return {1.0f, -1.0f};
-    const float slant = -f.b / f.c * reach_x;  // dy of the rightmost point; the leftmost is opposite
-    const float right_y = clamped(slant, top, bottom), left_y = clamped(-slant, top, bottom);
-    const float lead = 2.0f * level * f.a;
-    return {(-f.b * left_y - sqrtf(fmaxf(lead - determinant * left_y * left_y, 0.0f))) / f.a,
-            (-f.b * right_y + sqrtf(fmaxf(lead - determinant * right_y * right_y, 0.0f))) / f.a};
+// Where it shows: sigma, half the squared Mahalanobis distance, is as much as takes its alpha to ALPHA_MIN.
+__device__ Ellipse ellipse_of(const Footprint &f) {
+    return ellipse_of(f.a, f.b, f.c, 2.0f * __logf(f.opacity / ALPHA_MIN));
 }
 
-// Whether it shows in the 8 x 4 pixels from there on.
-__device__ bool shows_in(const Footprint &f, int left, int top) {
-    const Extent e = extent(f, top + 0.48f - f.y, top + 3.52f - f.y);
-    return e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
-}
-
-// The tiles of one row that hold the centre of a pixel where the Gaussian shows; 0.02 pixels allow for rounding. An
-// ellipse is convex, so they are neighbours. Not inlined: `shade` counts what `fill` writes, and a compiler may round
-// the same formula differently in two places.
-__device__ __noinline__ Span row_span(const Footprint f, int row) {
-    const Extent e = extent(f, row * TILE + 0.48f - f.y, row * TILE + (TILE - 0.48f) - f.y);
-    const float first = ceilf(f.x + e.left - 0.52f), last = floorf(f.x + e.right - 0.48f);  // pixel columns
-    if (!(first <= last)) return {0, 0};
-    const int begin = (int)clamped(floorf(first / TILE), f.x0, f.x1);
-    const int end = (int)clamped(floorf(last / TILE) + 1.0f, f.x0, f.x1);
-    return {begin, end};
+// The tiles of one row where it shows. Not inlined: `shade` counts what `fill` writes, and a compiler may round the same
+// formula differently in two places.
+__device__ __noinline__ Columns row_of(const Footprint f, int row) {
+    return columns_of(ellipse_of(f), f.x, f.y, row, f.x0, f.x1);
 }
 
 // With the box that gsplat fills with pairs.
@@ -136,32 +105,16 @@ struct Other {
     const float *quats, *scales;
 };
 
-// The camera's view of a direction.
-__device__ void turned(const float *viewmat, const float *v, float *out) {
-    for (int r = 0; r < 3; ++r) out[r] = viewmat[4 * r] * v[0] + viewmat[4 * r + 1] * v[1] + viewmat[4 * r + 2] * v[2];
-}
-
-// The axes of a Gaussian in the world: columns.
-__device__ void axes_of(const float *q, float *out) {
-    const float scale = rsqrtf(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
-    const float w = q[0] * scale, x = q[1] * scale, y = q[2] * scale, z = q[3] * scale;
-    out[0] = 1 - 2 * (y * y + z * z), out[1] = 2 * (x * y - w * z), out[2] = 2 * (x * z + w * y);
-    out[3] = 2 * (x * y + w * z), out[4] = 1 - 2 * (x * x + z * z), out[5] = 2 * (y * z - w * x);
-    out[6] = 2 * (x * z - w * y), out[7] = 2 * (y * z + w * x), out[8] = 1 - 2 * (x * x + y * y);
-}
+__device__ void axes_of(const float *q, float *axes) { axes_of(q[0], q[1], q[2], q[3], axes); }
 
 // The shortest axis of Gaussian `i` as a colour.
 __device__ void normal_color(const Frame *frame, const Other &other, const float *means, int i, float *rgb) {
-    const float *const s = other.scales + 3 * (i64)i, *const V = frame->viewmat;
-    const int k = s[0] <= s[1] && s[0] <= s[2] ? 0 : s[1] <= s[2] ? 1 : 2;
-    float axes[9], p[3], n[3];
+    const float *const V = frame->viewmat;
+    float axes[9], center[3];
     axes_of(other.quats + 4 * (i64)i, axes);
-    const float axis[3] = {axes[k], axes[3 + k], axes[6 + k]};
-    turned(V, axis, n);
-    turned(V, means + 3 * (i64)i, p);
-    for (int c = 0; c < 3; ++c) p[c] += V[4 * c + 3];
-    const float towards = other.ortho ? n[2] : n[0] * p[0] + n[1] * p[1] + n[2] * p[2];
-    for (int c = 0; c < 3; ++c) rgb[c] = 0.5f + (towards > 0.0f ? -0.5f : 0.5f) * n[c];
+    turned(V, means + 3 * (i64)i, center);
+    for (int c = 0; c < 3; ++c) center[c] += V[4 * c + 3];
+    normal_color(V, other.ortho, axes, other.scales + 3 * (i64)i, center, rgb);
 }
 
 // What is drawn of Gaussians that are not drawn by their density. False: nothing.
@@ -195,8 +148,8 @@ __device__ void shaded(
         bool there = true;
         if constexpr (MORE) there = reshape(f, frame, other, means2d + 2 * i, tiles_x, tiles_y);
         for (int row = f.y0; row < f.y1 && there; ++row) {
-            const Span span = row_span(f, row);
-            count += max(span.end - span.begin, 0);
+            const Columns columns = row_of(f, row);
+            count += max(columns.end - columns.begin, 0);
         }
         if (count) footprints[i] = f;
     }
@@ -344,8 +297,8 @@ extern "C" __global__ void fill(int n, int slots, const i64 *order, const i64 *s
     const i64 end = min(ends[i], (i64)slots);
     i64 slot = ends[i] - sorted_counts[i];
     for (int row = f.y0; row < f.y1 && slot < end; ++row) {
-        const Span span = row_span(f, row);
-        for (int column = span.begin; column < span.end && slot < end; ++column, ++slot) {
+        const Columns columns = row_of(f, row);
+        for (int column = columns.begin; column < columns.end && slot < end; ++column, ++slot) {
             tiles[slot] = (KEY)(row * tiles_x + column);
             gaussians[slot] = g;
         }
@@ -399,7 +352,7 @@ __device__ void blended(
         if (begin + lane < end) {
             g = ids[begin + lane];
             f = footprints[g];
-            shows = shows_in(f, left, top);
+            shows = shows_in(ellipse_of(f), f.x, f.y, left, top);
         }
         const u32 which = __ballot_sync(0xffffffffu, shows);
         if (shows) {
@@ -501,7 +454,7 @@ extern "C" __global__ void __launch_bounds__(256) blend_bodies(
         if (begin + lane < end) {
             g = ids[begin + lane];
             f = footprints[g];
-            shows = shows_in(f, left, top);
+            shows = shows_in(ellipse_of(f), f.x, f.y, left, top);
         }
         const u32 which = __ballot_sync(0xffffffffu, shows);
         if (shows) {

@@ -15,7 +15,6 @@
 constexpr u32 ALL = 0xffffffffu;         // lanes of a warp
 constexpr int THREADS = 256;             // of a block
 constexpr int WARP = 32, WARPS = THREADS / WARP;
-constexpr int TILE = 16;                 // pixels a side
 constexpr int BIN = 4;                   // tiles a side
 constexpr int GROUP = 8 * 1024 / BINS_MAX * WARP;  // Gaussians that a block lists: the bits of all bins fit into 32 KiB
 constexpr float TRANSMITTANCE_MIN = 1e-4f;
@@ -117,14 +116,8 @@ __device__ Center center_of(const float *V, const Shape &g) {
             V[8] * g.x + V[9] * g.y + V[10] * g.z + V[11]};
 }
 
-// The axes of a Gaussian in the world: columns.
-__device__ void axes_of(const Shape &g, float *R) {
-    float w = half_value(g.quat[0]), x = half_value(g.quat[1]), y = half_value(g.quat[2]), z = half_value(g.quat[3]);
-    const float inverse = rsqrtf(w * w + x * x + y * y + z * z);
-    w *= inverse, x *= inverse, y *= inverse, z *= inverse;
-    R[0] = 1 - 2 * (y * y + z * z), R[1] = 2 * (x * y - w * z), R[2] = 2 * (x * z + w * y);
-    R[3] = 2 * (x * y + w * z), R[4] = 1 - 2 * (x * x + z * z), R[5] = 2 * (y * z - w * x);
-    R[6] = 2 * (x * z - w * y), R[7] = 2 * (y * z + w * x), R[8] = 1 - 2 * (x * x + y * y);
+__device__ void axes_of(const Shape &g, float *axes) {
+    axes_of(half_value(g.quat[0]), half_value(g.quat[1]), half_value(g.quat[2]), half_value(g.quat[3]), axes);
 }
 
 // By the rules of projection.cu, not to the last bit. False: it is not in the picture.

@@ -1,51 +1,11 @@
 // The second half of a packed picture: slab by slab from Gaussians to lists of bins, and on to pixels. See packed.cuh.
 
-struct Extent { float left, right; };    // of pixel columns; left > right: none
-
-// What the extents of a Gaussian between any two heights have in common: of the ellipse in which it shows, which has an
-// alpha of ALPHA_MIN or more. Never too small: see `extent` in frame.cu.
-struct Ellipse {
-    float determinant, reach_y, slant, lead, half_b, inverse_a;
-    bool endless;
-};
-
-__device__ Ellipse ellipse_of(const Footprint &f) {
-    Ellipse e;
-    e.half_b = 0.5f * f.b;
-    e.determinant = f.a * f.c - e.half_b * e.half_b;
-    e.endless = !(e.determinant > 0.0f && e.determinant >= 1e-3f * f.a * f.c);
-    const float level = fmaxf(f.level, 0.0f) * 1.001f + 1e-3f, scaled = level / e.determinant;
-    e.reach_y = sqrtf(scaled * f.a);
-    e.slant = -e.half_b / f.c * sqrtf(scaled * f.c);  // dy of the rightmost point; the leftmost is opposite
-    e.lead = level * f.a;
-    e.inverse_a = 1.0f / f.a;
-    return e;
-}
-
-// Left and right of its centre, between two heights relative to that.
-__device__ Extent extent(const Ellipse &e, float top, float bottom) {
-    if (e.endless) return {-3e38f, 3e38f};
-    top = fmaxf(top, -e.reach_y);
-    bottom = fminf(bottom, e.reach_y);
-    if (top > bottom) return {1.0f, -1.0f};
-    const float right_y = clamped(e.slant, top, bottom), left_y = clamped(-e.slant, top, bottom);
-    return {(-e.half_b * left_y - sqrtf(fmaxf(e.lead - e.determinant * left_y * left_y, 0.0f))) * e.inverse_a,
-            (-e.half_b * right_y + sqrtf(fmaxf(e.lead - e.determinant * right_y * right_y, 0.0f))) * e.inverse_a};
-}
-
-// Whether it shows in the 8 x 4 pixels from there on.
-__device__ bool shows_in(const Footprint &f, int left, int top) {
-    const Extent e = extent(ellipse_of(f), top + 0.48f - f.y, top + 3.52f - f.y);
-    return e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
-}
+__device__ Ellipse ellipse_of(const Footprint &f) { return ellipse_of(f.a, 0.5f * f.b, f.c, f.level); }
 
 // The tiles of a row where it shows, of `width` from column `origin` on: one bit each.
 __device__ u32 tiles_of_row(const Footprint &f, const Ellipse &ellipse, int row, int origin, int width) {
-    const Extent e = extent(ellipse, row * TILE + 0.48f - f.y, row * TILE + (TILE - 0.48f) - f.y);
-    const float first = ceilf(f.x + e.left - 0.52f), last = floorf(f.x + e.right - 0.48f);  // pixel columns
-    if (!(first <= last)) return 0;
-    const int begin = max((int)clamped(floorf(first / TILE), f.x0, f.x1) - origin, 0);
-    const int end = min((int)clamped(floorf(last / TILE) + 1.0f, f.x0, f.x1) - origin, width);
+    const Columns columns = columns_of(ellipse, f.x, f.y, row, f.x0, f.x1);
+    const int begin = max(columns.begin - origin, 0), end = min(columns.end - origin, width);
     return begin < end ? (1u << end) - (1u << begin) : 0;
 }
 
@@ -133,16 +93,13 @@ __device__ void harmonics(const uint4 *packed, float x, float y, float z, float 
     for (int k = 0; k < 3; ++k) rgb[k] = fminf(fmaxf(sums[k], 0.0f), COLOR_MAX);
 }
 
-// The shortest axis of a Gaussian as a colour: `normal_color` in frame.cu.
+// The shortest axis of a Gaussian as a colour.
 __device__ void normal_color(const Shape &g, const Center &p, const Frame &frame, bool ortho, float *rgb) {
-    const float s[3] = {half_value(g.ratio[0]), half_value(g.ratio[1]), half_value(g.ratio[2])};
-    const int k = s[0] <= s[1] && s[0] <= s[2] ? 0 : s[1] <= s[2] ? 1 : 2;
-    const float *const V = frame.viewmat;
-    float R[9], n[3];
-    axes_of(g, R);
-    for (int r = 0; r < 3; ++r) n[r] = V[4 * r] * R[k] + V[4 * r + 1] * R[3 + k] + V[4 * r + 2] * R[6 + k];
-    const float towards = ortho ? n[2] : n[0] * p.x + n[1] * p.y + n[2] * p.z;
-    for (int c = 0; c < 3; ++c) rgb[c] = 0.5f + (towards > 0.0f ? -0.5f : 0.5f) * n[c];
+    const float scales[3] = {half_value(g.ratio[0]), half_value(g.ratio[1]), half_value(g.ratio[2])};
+    const float center[3] = {p.x, p.y, p.z};
+    float axes[9];
+    axes_of(g, axes);
+    normal_color(frame.viewmat, ortho, axes, scales, center, rgb);
 }
 
 __device__ float4 tint_of(const Packed &scene, u32 i, const Frame &frame, const Picture &picture) {
@@ -462,7 +419,7 @@ __device__ void blend_slab(const Frame *frame, const Picture &picture, int bytes
             if (head + lane < queued) {
                 g = queue[head + lane];
                 f = footprint_at(lists.footprints, g);
-                shows = shows_in(f, left, top);
+                shows = shows_in(ellipse_of(f), f.x, f.y, left, top);
             }
             const u32 which = __ballot_sync(ALL, shows);
             if (shows) {
