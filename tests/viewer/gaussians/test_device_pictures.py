@@ -187,6 +187,7 @@ def test_who_reads_the_screen_sees_what_opengl_would_have_drawn(
     viewer.do()
     assert pictures.unread is not None
     pixels = viewer.pixels()
+    picture = viewer.picture()
     assert pictures.unread is None
 
     def decline(*_: Any) -> None:
@@ -196,4 +197,6 @@ def test_who_reads_the_screen_sees_what_opengl_would_have_drawn(
     viewer.user.mark()
     viewer.do()
     assert pictures.unread is None
-    assert np.abs(viewer.pixels() - pixels).max() <= 1
+    assert np.abs(viewer.picture() - picture).max() <= 1
+    differs = np.abs(viewer.pixels() - pixels).max(-1) > 1
+    assert differs.mean() < 0.02, "but for times, the interface over it is the same"

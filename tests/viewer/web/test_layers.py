@@ -154,6 +154,24 @@ def test_use_of_the_panel_draws_no_pictures(house: House) -> None:
     assert page.waiting == 0
 
 
+def test_interface_follows_pictures_slowly_beside_a_training(house: House) -> None:
+    page = house.page(1200, 800)
+    house.final_picture(page)
+    user = house.users[page]
+    account = house.app.governor.account
+    schedule = user.schedule
+    now = user.pace.next_interface
+    user.pace.draw_interface(now)
+    while not schedule.kept_boards.may_stay:
+        schedule.kept_boards.count_drawing(now)
+    user.mark_pictures()
+    assert schedule.next_interface(now) < now + 0.02
+    account.shared = True
+    assert schedule.next_interface(now) == now + 0.05
+    user.mark_interface()
+    assert schedule.next_interface(now) < now + 0.02
+
+
 def is_exact(tab: Tab, user: User) -> bool:
     """Return whether a page shows each pixel of the interface as it was drawn."""
     interface_pixels = on_interface(tab).astype(int)

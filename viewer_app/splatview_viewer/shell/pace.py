@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _CATCH_UP = 0.001
 """Seconds to wait for a GPU that is behind."""
+_FOLLOWING_S = 0.05
+"""Seconds between interfaces that only follow pictures, beside a process that needs the
+GPU: each has the GPU turn to OpenGL."""
 _IN_FLIGHT = 2
 """Pictures that the GPU may be behind."""
 
@@ -29,6 +32,8 @@ class Pace:
         self._next = 0.0
         self.next_interface = 0.0
         """The time of the next interface that is drawn apart at the earliest."""
+        self._interface_at = -math.inf
+        """The time of the last one."""
         self.drawn_at = -math.inf
         """The time of the last picture or interface; -inf before the first."""
         self._in_flight: deque[int] = deque()
@@ -53,8 +58,16 @@ class Pace:
         governor.begin_picture()
         self.times.append(now)
 
+    @property
+    def next_following(self) -> float:
+        """The time of the next interface at the earliest that only follows pictures."""
+        if not self._gpu_work.governor.account.shared:
+            return self.next_interface
+        return max(self.next_interface, self._interface_at + _FOLLOWING_S)
+
     def draw_interface(self, now: float) -> None:
         """Count an interface that is about to be drawn apart."""
+        self._interface_at = now
         self.next_interface = next_due(self.next_interface, now, self._period)
         self.drawn_at = now
 

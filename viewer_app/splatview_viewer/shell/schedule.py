@@ -142,10 +142,15 @@ class Schedule:
 
         One that changes with the pictures is drawn with them, if they come soon.
         """
-        earliest = self._user.pace.next_interface
-        if self._interface_first or not self.pictures_dirty:
+        pace = self._user.pace
+        if self._interface_first:
+            return pace.next_interface
+        earliest = pace.next_interface
+        if self.kept_boards.may_stay:
+            earliest = pace.next_following
+        if not self.pictures_dirty:
             return earliest
         pictures_at = math.inf
         if self.pictures_wait:
             pictures_at = self.next_pictures(now)
-        return max(earliest, min(pictures_at, self._user.pace.drawn_at + TOGETHER))
+        return max(earliest, min(pictures_at, pace.drawn_at + TOGETHER))
