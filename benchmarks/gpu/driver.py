@@ -39,6 +39,7 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
+from splatview_viewer.screens.offscreen import OffscreenPictures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,6 +152,9 @@ class CountingScreen:
             if self._watched is not None:
                 self._step_times["launched"] = time.monotonic_ns()
                 picture.source = self._marking("cuda", picture.source)
+                picture.lacks_gaussians = self._marking(
+                    "cuda", picture.lacks_gaussians, in_any_case=True
+                )
             return picture
 
         renderer.render = counted
@@ -173,12 +177,17 @@ class CountingScreen:
             subscriber.poll = self._marking("seen", subscriber.poll)
         view.update = self._marking("taken", view.update)
 
-    def _marking(self, name: str, do: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls `do` and notes when that last did something."""
+    def _marking(
+        self, name: str, do: Callable[..., Any], *, in_any_case: bool = False
+    ) -> Callable[..., Any]:
+        """Return a function that calls `do` and notes when that last did something.
+
+        in_any_case: also if it says that it did nothing.
+        """
 
         def marked(*args: Any, **options: Any) -> Any:
             done = do(*args, **options)
-            if done and self._watched is not None:
+            if (done or in_any_case) and self._watched is not None:
                 self._step_times[name] = time.monotonic_ns()
             return done
 
@@ -186,6 +195,11 @@ class CountingScreen:
 
     def _middle(self) -> tuple[int, ...]:
         width, height = self.state.size
+        pictures = self._screen.device_pictures
+        if isinstance(pictures, OffscreenPictures) and pictures.unread is not None:
+            pixels, rect, _ = pictures.unread
+            row = height - 1 - height // 2
+            return tuple(pixels[row - rect.y, width // 2 - rect.x].tolist())
         return tuple(
             self.framebuffer.read(
                 viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1
