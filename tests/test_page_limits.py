@@ -100,15 +100,13 @@ def test_limits_of_the_architecture_are_those_of_the_code() -> None:
     rates = {round(1 / period) for period in channel.PERIOD_S.values()}
     assert len(rates) == 1
     zero_copy_rate = round(1 / channel.DEFAULT_PERIOD_S)
-    lowest_rate = channel.MARKS_PER_VERSION * channel.LOWEST_PACE
     counts = (limits.MAX_VIEWERS, sockets.MAX_CONNECTIONS, limits.MAX_STREAMS)
     text_limit = f"{limits.MAX_META_TEXT:,} characters each"
     phrases = [
         f"| {rates.pop()} a second; zero-copy: {zero_copy_rate} versions;",
-        f"| {channel.MARKS_PER_VERSION} for each one that the fastest viewer takes",
-        f"takes, at least {lowest_rate:g} a second |",
+        f"takes, at least one in {1 / channel.LOWEST_PACE:g} s; the last",
         f"what a publish left | {stream_turns.GRACE_S:g} s |",
-        f"where a run publishes steadily | {stream_turns.BUSY_GRACE_S:g} s |",
+        f"where a run publishes steadily and no viewer asks for its last version | {stream_turns.BUSY_GRACE_S:g} s |",
         f"{stream_turns.GRACE_S:g} s\nafter the last publish the helper",
         f"with those {stream_turns.SETTLE_S:g} s after it",
         f"between publishes | {round(1 / stream_turns.LIVE_PERIOD_S)} a second",

@@ -1,5 +1,5 @@
 """Viewers say how many versions of a stream in place they take, and the trainer marks no
-more than those need.
+more than those.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ def sent_paces(monkeypatch: pytest.MonkeyPatch) -> list[messages.VersionPace]:
     ("paces", "marks"),
     [
         ([], 60),
-        ([10], 20),
-        ([1], 10),
-        ([25], 50),
+        ([10], 10),
+        ([0.1], 0),
+        ([25], 25),
         ([100], 60),
         ([math.inf], 60),
-        ([10, 16], 32),
+        ([10, 16], 16),
     ],
 )
-def test_a_version_is_marked_twice_as_often_as_the_fastest_viewer_takes_one(
+def test_versions_are_marked_as_often_as_the_fastest_viewer_takes_one(
     training: InPlaceTraining, paces: list[float], marks: float
 ) -> None:
     for index, pace in enumerate(paces):
@@ -110,12 +110,12 @@ def test_a_viewer_that_says_nothing_gets_all_until_it_leaves(
     training: InPlaceTraining,
 ) -> None:
     training.stream().tell_pace(10, training.pair.now)
-    assert training.rate() == pytest.approx(20, abs=1)
+    assert training.rate() == pytest.approx(10, abs=1)
     second_viewer = training.pair.attach()
     training.stream(second_viewer)
     assert training.rate() == pytest.approx(60, abs=1)
     second_viewer.close()
-    assert training.rate() == pytest.approx(20, abs=1)
+    assert training.rate() == pytest.approx(10, abs=1)
 
 
 def test_a_pace_is_forgotten_with_its_reader(training: InPlaceTraining) -> None:
@@ -126,7 +126,7 @@ def test_a_pace_is_forgotten_with_its_reader(training: InPlaceTraining) -> None:
     training.stream()
     assert training.rate() == pytest.approx(60, abs=1)
     stream.tell_pace(10, training.pair.now)
-    assert training.rate() == pytest.approx(20, abs=1)
+    assert training.rate() == pytest.approx(10, abs=1)
     # By another transport, and then by this one again.
     stream.refuse("test")
     training.pair.until(lambda: stream.sharing == "ring")
@@ -146,7 +146,7 @@ def test_a_pace_is_told_again_over_another_connection(
     training.pair.pump(25)
     stream.tell_pace(10, training.pair.now)
     assert [message.hz for message in sent_paces] == [10, 10]
-    assert training.rate() == pytest.approx(20, abs=1)
+    assert training.rate() == pytest.approx(10, abs=1)
 
 
 def test_copies_know_no_pace(pair: Pair) -> None:
@@ -242,7 +242,7 @@ def test_versions_that_were_awaited_delay_no_later_one(
         assert not stream.is_behind()
     training.pair.publish(IMAGE)
     assert stream.is_behind()
-    marked = [training.step() for _ in range(22)]
+    marked = [training.step() for _ in range(202)]
     assert any(marked)
 
 

@@ -61,41 +61,77 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(
     assert not published(pair).is_behind()
 
 
-def test_the_helper_looks_seldom_at_a_steady_trainer_but_sees_it_stop(
-    pair: Pair,
-) -> None:
-    pair.publish(image(0))
-    shows(pair, 0)
-    stream = published(pair)
-    turn_count = 0
-    due: float | None = pair.now
-    ends = pair.now + 3
-    while pair.now < ends:
-        pair.now += 0.001
-        pair.publish(image(1))
-        if due is None or pair.now >= due:
-            due = stream.turn(pair.now)
-            turn_count += 1
-    assert stream.is_behind()
-    assert turn_count < 20
-    stopped_at = pair.now
-    while stream.is_behind():
+class SteadyTrainer:
+    """Publishes a thousand images a second; its helper turns when it is due."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.looks = 0
+        """Turns and looks of the helper."""
+        pair.publish(image(0))
+        shows(pair, 0)
+        self._due = pair.now
+
+    def publish_for(self, seconds: float) -> None:
+        ends = self.pair.now + seconds
+        while self.pair.now < ends:
+            self.pair.now += 0.001
+            self.pair.publish(image(1))
+            if self.pair.now >= self._due:
+                self._turn()
+
+    def _turn(self) -> None:
+        due = self.pair.turn_helper()
         assert due is not None
-        pair.now = due
-        due = stream.turn(pair.now)
-    assert pair.now - stopped_at < 0.5
-    # Another burst is not waited for as long.
-    for _ in range(3):
-        due = stream.turn(pair.now + 1)
-    assert due is None
-    pair.now += 1
+        self._due = due
+        self.looks += 1
+
+    def seconds_behind(self) -> float:
+        """Turn the helper until the viewer has the last version; return how long."""
+        stopped_at = self.pair.now
+        stream = published(self.pair)
+        assert stream.is_behind()
+        while stream.is_behind():
+            self.pair.now = self._due
+            self._turn()
+        return self.pair.now - stopped_at
+
+
+def test_the_helper_looks_seldom_at_a_steady_trainer_but_sees_it_stop(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = SteadyTrainer(pair)
+    turns: list[float] = []
+    turn = published(pair).turn
+
+    def noted_turn(now: float) -> float | None:
+        turns.append(now)
+        return turn(now)
+
+    monkeypatch.setattr(published(pair), "turn", noted_turn)
+    trainer.publish_for(3)
+    assert trainer.looks < 12
+    assert len(turns) < 4
+    assert trainer.seconds_behind() < 0.51
+    # The end of a burst is not waited for as long.
+    trainer.publish_for(0.02)
+    assert trainer.seconds_behind() <= 0.1 + 1e-6
+
+
+@pytest.mark.parametrize("stops_after", [2.9, 3.1, 3.3])
+def test_a_viewer_asks_for_the_last_version_of_a_trainer_that_has_stopped(
+    pair: Pair, stops_after: float
+) -> None:
+    trainer = SteadyTrainer(pair)
+    trainer.publish_for(stops_after)
     stopped_at = pair.now
-    for _ in range(20):
-        pair.publish(image(2))
-    due = stream.turn(pair.now)
-    assert stream.is_behind()
-    assert due is not None
-    assert due - stopped_at <= 0.1 + 1e-6
+    pair.viewer.poll(pair.now)
+    while published(pair).is_behind():
+        pair.now += 0.01
+        pair.viewer.poll(pair.now)
+        pair.turn_helper()
+    assert pair.now - stopped_at < 0.13
+    assert pair.counted("dropped_messages") == 0
 
 
 def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(
@@ -571,10 +607,10 @@ def test_a_live_tensor_is_copied_when_its_values_change_and_only_then(
     stream.describe(stream.layout, live=True)  # type: ignore[arg-type]
     pair.newest()
     version = stream.version
-    due = stream.turn(pair.now)
     for _ in range(5):
+        due = pair.turn_helper()
         assert due is not None, "it is looked at again"
-        due = stream.turn(due)
+        pair.now = due
     assert stream.version == version
     picture.numpy()[-1, -1] = 1  # which torch does not count
     assert pair.newest(after=version)[2]["image"][-1, -1] == 1

@@ -257,7 +257,9 @@ class Release(_Message, frozen=True):
 class VersionPace(_Message, frozen=True):
     """Expect the viewer to take at most this many versions of an opened stream a second.
 
-    It counts until Release or the next Open; without it MAX_PACE does.
+    It counts until Release or the next Open; without it MAX_PACE does. It also wakes the
+    helper thread: a viewer repeats it when it lacks the last version of a run that has
+    stopped publishing.
     """
 
     index: Index

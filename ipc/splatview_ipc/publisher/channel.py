@@ -33,12 +33,7 @@ PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
 The last version is always sent.
 """
 DEFAULT_PERIOD_S = 1 / 60
-MARKS_PER_VERSION = 2
-"""Versions that are written in place for each one that the fastest reader takes.
-
-What a reader takes is then older by at most half its period.
-"""
-LOWEST_PACE = 5.0
+LOWEST_PACE = 0.1
 """Versions a second that the readers of a stream in place are taken to need at least."""
 
 
@@ -85,15 +80,14 @@ class Channel:
         self.period = PERIOD_S.get(self.transport, DEFAULT_PERIOD_S)
 
     def follow_pace(self, hz: float) -> None:
-        """Write in place as often as the fastest reader needs it.
+        """Write in place as often as the fastest reader takes a version.
 
         Args:
             hz: versions that it takes a second.
         """
         if not self.is_zero_copy:
             return
-        needed_period = 1 / (MARKS_PER_VERSION * max(hz, LOWEST_PACE))
-        period = max(needed_period, DEFAULT_PERIOD_S)
+        period = max(1 / max(hz, LOWEST_PACE), DEFAULT_PERIOD_S)
         # A faster reader does not wait for the end of a long period.
         self.next_write_at += period - self.period
         self.period = period

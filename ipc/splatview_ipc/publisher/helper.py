@@ -90,6 +90,37 @@ class _WakeEvent:
             return True
 
 
+class _Schedule:
+    """The next turn of a helper, and the looks at steady trainers between two turns."""
+
+    def __init__(self, streams: Callable[[], Iterable[Stream]]) -> None:
+        self.streams = streams
+        self.turn_at = 0.0
+        """When a turn is due that is more than a look."""
+
+    def has_looks_only(self, now: float) -> bool:
+        """Look at the trainers for which it is time; return whether all of them go on.
+
+        No turn is needed then.
+        """
+        if now >= self.turn_at:
+            return False
+        has_looked = False
+        for stream in self.streams():
+            if now >= stream.look_at:
+                if not stream.goes_on(now):
+                    return False
+                has_looked = True
+        return has_looked
+
+    def next_due(self) -> float | None:
+        """Return when the next turn or look is due; None: none is."""
+        due = self.turn_at
+        for stream in self.streams():
+            due = min(due, stream.look_at)
+        return due if due < math.inf else None
+
+
 class Helper:
     """Answers viewers on behalf of a run."""
 
@@ -121,7 +152,7 @@ class Helper:
         self.clock = clock
         self._folder = folder
         self._control = control
-        self._streams = streams
+        self._schedule = _Schedule(streams)
         self._fault = fault
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -227,6 +258,10 @@ class Helper:
         Returns:
             When to be called again; None: when one of `fds` is readable.
         """
+        schedule = self._schedule
+        if not ready and schedule.has_looks_only(now):
+            return schedule.next_due()
+        schedule.turn_at = 0.0  # if this turn fails
         if self._wake_event.fd in ready:
             self._wake_event.clear()
             self._viewers.announcer.must_announce = True
@@ -244,7 +279,7 @@ class Helper:
             self._folder.refresh(now),
             self._server.next_accept_at(),
         ]
-        for stream in self._streams():
+        for stream in schedule.streams():
             try:
                 due_times.append(stream.turn(now))
             except Exception as error:
@@ -254,8 +289,9 @@ class Helper:
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None and not retiring.release_idle():
             due_times.append(now + _RETIRING_S)
-        due = min((t for t in due_times if t is not None), default=math.inf)
-        return due if due < math.inf else None
+        turn_at = min((t for t in due_times if t is not None), default=math.inf)
+        schedule.turn_at = turn_at
+        return schedule.next_due()
 
     def _receive(self, ready: set[int]) -> None:
         """Take messages of the connections that are readable, some of each."""

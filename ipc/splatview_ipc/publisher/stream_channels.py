@@ -108,8 +108,8 @@ class StreamChannels:
 
         Versions that come before that are left to the helper thread.
         """
-        self._busy_since = math.inf
-        """When the helper thread began to wait for a busy trainer; inf: it does not."""
+        self.look_at = math.inf
+        """When the helper thread looks whether the trainer still publishes; inf: never."""
         self._late_copy: LateCopy | None = None
         self._channels: dict[str, Channel] = {}
         """By transport. Replaced, never changed in place, since two threads read it."""

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 GRACE_S = 0.1
 """Seconds for the next publish to write what the last one left to the helper."""
 BUSY_GRACE_S = 0.4
-"""The same at most for a trainer that has published steadily for some time."""
+"""The same at most for a trainer that goes on publishing: it is looked at so seldom.
+
+Viewers ask for the last version sooner (`RemoteStream.measure`).
+"""
 RETRY_AWAITED_S = 0.001
 """Seconds until a version that is awaited is tried again, the first time."""
 SETTLE_S = 0.02
@@ -37,41 +40,44 @@ class StreamTurns(StreamChannels):
     def turn(self, now: float) -> float | None:
         """Do what `publish` left, and what is due.
 
-        Returns when to be called again, in the clock's seconds; None: when woken.
+        Returns when to be called again, in the clock's seconds; None: when woken. At
+        `look_at` it is to be called too, unless the trainer `goes_on`.
         """
         self._helper_knows = False  # first: whatever is left from now on wakes us again
         if self._must_drop:
             with self._lock:
                 self._must_drop = False
                 self._drop_writers()
+        self.look_at = math.inf
         if self._newest is None or not self._channels:
             return None
         due = self._turn_channels(now)
         grace_ends = self._published_at + GRACE_S
         if self._lacks_awaited() or (now >= grace_ends and self.is_behind()):
             self._catch_up(now)
-            self._busy_since = now
-            grace_ends = now + self._retry_s(now)
-        if now < grace_ends or self.is_behind():
             # This thread comes again by itself, so a busy trainer need not wake it.
             self._helper_knows = True
-            return min(due, self._next_look(now, grace_ends))
-        self._busy_since = math.inf
-        if self.live and not all(c.is_zero_copy for c in self._channels.values()):
+            return min(due, now + self._retry_s(now))
+        if now < grace_ends:
+            self._helper_knows = True
+            self.look_at = grace_ends
+        elif self.live and not all(c.is_zero_copy for c in self._channels.values()):
             due = min(due, self._follow_live(now))
         else:
             due = min(due, self._check_late_copy(now))
         return due if due < math.inf else None
 
-    def _next_look(self, now: float, grace_ends: float) -> float:
-        """Return when to look again whether the trainer has stopped publishing.
+    def goes_on(self, now: float) -> bool:
+        """Return whether the trainer has published since `look_at` was set.
 
-        The longer it has gone on, the less often: each look costs it processor time, and
-        it writes what it leaves by its next publish.
+        It writes what it leaves by its next publish then: no turn is needed, and a look
+        costs a fraction of one.
         """
-        self._busy_since = min(self._busy_since, now)
-        pause = min((now - self._busy_since) / 2, BUSY_GRACE_S)
-        return max(grace_ends, now + pause)
+        grace_ends = self._published_at + GRACE_S
+        if now >= grace_ends:
+            return False
+        self.look_at = max(grace_ends, now + BUSY_GRACE_S)
+        return True
 
     def _turn_channels(self, now: float) -> float:
         """Make missing writers, and give each its turn; return when the next is due."""
@@ -199,8 +205,10 @@ class StreamTurns(StreamChannels):
                     return
                 counts = count_inplace(tensors)
                 is_confirmed = counts is not None
+                # The last version is shown however few their viewers take.
+                has_stopped = now >= self._published_at + GRACE_S
                 for channel in self._channels.values():
-                    is_due = now >= channel.next_write_at or self._is_awaited(channel)
+                    is_due = has_stopped or self._is_awaited(channel)
                     is_late = channel.written is not value or self._is_awaited(channel)
                     if is_late and is_due:
                         self._write_late(channel, value, version, now, is_confirmed)
@@ -262,8 +270,6 @@ class StreamTurns(StreamChannels):
         """
         try:
             if self.is_behind():
-                for channel in self._channels.values():
-                    channel.next_write_at = 0.0
-                self._catch_up(0.0)
+                self._catch_up(math.inf)  # nothing comes after it
         except Exception as error:
             self._run.fault(error)

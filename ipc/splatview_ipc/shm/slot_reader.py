@@ -130,6 +130,11 @@ class SlotReader(SlotLayout):
             return frame
         return None
 
+    def holds(self, version: int) -> bool:
+        """Return whether a version, or a newer one, was written; see `Reader.holds`."""
+        words = self._words
+        return any(words[first + VERSION] >= version for first in self.first_words)
+
     def find_newest(self, after: int) -> tuple[int, int]:
         """Return the slot with the highest complete version, and its sequence number.
 

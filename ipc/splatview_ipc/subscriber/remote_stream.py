@@ -25,6 +25,13 @@ _PACE_CHANGE = 0.25
 """Part of the last pace by which another one must differ for the trainer to be told."""
 _PACE_PERIOD_S = 1.0
 """Seconds until the trainer is told of a lower pace than the last one."""
+_SEEN_PACE = 1.0
+"""Versions a second of a viewer whose user sees them, at least."""
+_QUIET_S = 0.11
+"""Seconds without a publish after which the trainer is asked for its last version.
+
+Longer than the grace in which its next publish would write that.
+"""
 
 
 class RemoteStream:
@@ -66,6 +73,8 @@ class RemoteStream:
         self._rate = Rate()
         self._last_version = 0
         """The newest version at the last `measure`."""
+        self._ask_at = math.inf
+        """When to ask the trainer for its last version; inf: it was, or need not be."""
 
     @property
     def name(self) -> str:
@@ -273,8 +282,24 @@ class RemoteStream:
         self._last_version = self.version
         self._rate.look(now, self._last_version)
         has_new_version = self._last_version != last_version
+        if has_new_version:
+            self._ask_at = now + _QUIET_S
+        elif now >= self._ask_at:
+            self._ask_at = math.inf
+            self._ask_for_last_version()
         self._changes += has_new_version or self._rate.hz != last_rate
         return has_new_version
+
+    def _ask_for_last_version(self) -> None:
+        """Wake the trainer's helper if the last version was left to it.
+
+        While the trainer publishes, its helper looks seldom whether it has stopped.
+        """
+        reader = self._reader
+        if reader is None or self._told_pace < _SEEN_PACE:
+            return
+        if self.run.has_requested(self) and not reader.holds(self._last_version):
+            self.run.send(messages.VersionPace(self.info.index, self._told_pace))
 
     def _choose(self) -> None:
         """Choose the best transport that the run offers and this process can take."""

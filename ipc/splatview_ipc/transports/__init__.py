@@ -129,6 +129,10 @@ class Reader(Protocol):
         """
         ...
 
+    def holds(self, version: int) -> bool:
+        """Return whether a version, or a newer one, was written. Never waits."""
+        ...
+
     def close(self) -> None:
         """Release everything, but for what frames still hold. Idempotent."""
         ...

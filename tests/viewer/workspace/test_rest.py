@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from support.viewer import Viewer
 from support.wait import clock
 
 from splatview_viewer.app.loop import App
+from splatview_viewer.core.screen import ScreenState
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.core.view import Wants
@@ -19,6 +21,7 @@ from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.web.messages import Visible
+from splatview_viewer.workspace.feeding import UNSEEN_PACE
 from splatview_viewer.workspace.slot import Slot
 from splatview_viewer.workspace.sources import ValueSource
 
@@ -52,6 +55,9 @@ class PacedSource(Announced):
 
     def tell_pace(self, hz: float, now: float) -> None:
         self.pace = hz
+
+    def has_pace(self, hz: float) -> bool:
+        return self.pace == hz
 
 
 def nothing() -> bool:
@@ -174,10 +180,13 @@ def test_a_source_is_told_how_many_versions_are_going_to_be_taken(
     monkeypatch.setattr(GaussianView, "wants", property(view_wants))
     source = PacedSource(nothing)
     select(viewer, source, "gaussians")
-    viewer.until(lambda: source.pace == math.inf)
+    viewer.until(partial(source.has_pace, math.inf))
     source.camera_moves = True
-    viewer.until(lambda: source.pace == 10)
+    viewer.until(partial(source.has_pace, 10))
     # Also while all that was published is shown.
     source.is_behind = False
     source.camera_moves = False
-    viewer.until(lambda: source.pace == math.inf)
+    viewer.until(partial(source.has_pace, math.inf))
+    hidden = ScreenState((64, 64), 1.0, visible=False, ready=False, closed=False)
+    monkeypatch.setattr(type(viewer.screen), "state", hidden)
+    viewer.until(partial(source.has_pace, UNSEEN_PACE))

@@ -24,6 +24,8 @@ _LAST_MISS_S = 1 / 15
 """The most seconds between two attempts."""
 _MAX_MISSES = 12
 """Attempts after which an announced value does not keep the loop awake any more."""
+UNSEEN_PACE = 0.1
+"""Versions a second of a scene that is shown nowhere but in hidden windows."""
 _SLOW_FEED_S = 0.02
 """Seconds of loading a value from which on the next one is delayed."""
 
@@ -123,7 +125,13 @@ class Feeder:
         return any(viewport.user.accepts_value(now) for viewport in viewports)
 
     def _version_pace(self, slot: Slot) -> float:
-        """Return how many versions a second the governor lets an entry take."""
+        """Return how many versions a second the governor lets an entry take.
+
+        Hardly any if all windows that show it are hidden.
+        """
+        screens = [v.user.screen for v in self._catalogue.links.viewports_of(slot)]
+        if screens and not any(screen.state.visible for screen in screens):
+            return UNSEEN_PACE
         governor = self._gpu_work.governor
         return governor.version_pace(slot.entry.rate_hz, _is_moving(slot))
 
