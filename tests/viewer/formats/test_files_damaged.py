@@ -91,129 +91,146 @@ def _npy(array: np.ndarray, size: int) -> bytes:
 
 
 FLOATS = [f"property float {c}" for c in w.ply_columns(w.truth(1, 0))]
-BAD = [
-    (
-        "a.ply",
-        _header("element vertex 1", "property float x", "property uchar red")
-        + bytes(5),
-        r"no Gaussians in it: y, z, f_dc_0.* missing; vertex has x, red",
-    ),
-    (
-        "a.ply",
-        _ply(count="99999999999999"),
-        r"truncated: 99,999,999,999,999 records of element 'vertex'",
-    ),
-    (
-        "a.ply",
-        _ply(count="1_000"),
-        "header line 'element vertex .*' is not understood",
-    ),
-    ("a.ply", _ply(count="-1"), "header line 'element vertex .*' is not understood"),
-    ("a.ply", _ply(count="9" * 4299), "damaged, or not what"),
-    (
-        "a.ply",
-        _ply("element vertex 1"),
-        "header line 'element vertex 1' is not understood",
-    ),
-    (
-        "a.ply",
-        _ply(*(f"property float f_rest_{i}" for i in range(7))),
-        "7 properties f_rest_.; expected 0, 9, 24, 45, 72",
-    ),
-    (
-        "a.ply",
-        _ply("property list uchar int vertex_indices", body=b"\xff" * 400),
-        "truncated: of element 'vertex' a list is not whole",
-    ),
-    (
-        "a.ply",
-        _ply("property list char int vertex_indices", body=b"\xff" * 400),
-        "a list of element 'vertex' has a length of -1",
-    ),
-    (
-        "a.ply",
-        _header(
-            "element x 9", "property list uint double y", "element vertex 1", *FLOATS
-        )
-        + b"\xff\xff\xff\x7f" * 200,
-        "truncated: of element 'x' a list is not whole",
-    ),
-    (
-        "a.ply",
-        _header("element x 9", *(f"property list uint uint y{i}" for i in range(65))),
-        "element 'x' has 65 lists; at most 64",
-    ),
-    (
-        "a.ply",
-        _ply("property float x"),
-        "header line 'property float x' is not understood",
-    ),
-    (
-        "a.ply",
-        _ply("property quad q"),
-        "header line 'property quad q' is not understood",
-    ),
-    (
-        "a.ply",
-        _header("element face 0", "property float x"),
-        "no element 'vertex'; the file has face",
-    ),
-    (
-        "a.ply",
-        b"ply\n" + b"comment x\n" * 200_000,
-        "no line 'end_header' within 1,048,576",
-    ),
-    (
-        "a.ply",
-        _ply(body=b"1 2 x " * 80).replace(b"binary_little_endian", b"ascii"),
-        "text holds something that is not a number",
-    ),
-    (
-        "a.ply",
-        _ply(body=b"1" * 400).replace(b"binary_little_endian", b"ascii"),
-        "truncated: of element 'vertex' 1 records are missing",
-    ),
-    (
-        "a.ply",
-        _ply(count="99999", body=b"1 " * 400).replace(
-            b"binary_little_endian", b"ascii"
+
+
+def damaged_files() -> list[tuple[str, bytes, str]]:
+    """List names and contents of files, and the message that each is refused with."""
+    return [
+        (
+            "a.ply",
+            _header("element vertex 1", "property float x", "property uchar red")
+            + bytes(5),
+            r"no Gaussians in it: y, z, f_dc_0.* missing; vertex has x, red",
         ),
-        "truncated: 99,999 records of element 'vertex' take",
-    ),
-    ("a.ply.gz", gzip.compress(_ply())[:-9], "gzip: damaged or truncated"),
-    (
-        "a.ply.gz",
-        gzip.compress(bytes(1 << 27)),
-        "gzip: it holds neither an SPZ, a .splat nor a PLY",
-    ),
-    (
-        "a.ply.gz",
-        gzip.compress(_ply(count="9", body=bytes(1 << 26)), 1),
-        "gzip: made to exhaust memory: .* unpack to more than 67,108,864",
-    ),
-    ("a.ply", _compressed("1", "300"), "1 chunks of 256 cannot hold 300 Gaussians"),
-    ("a.splat", bytes(33), "33 bytes are not a multiple of 32"),
-    (
-        "a.spz",
-        gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
-        "version 9; this container is read in versions 1, 2, 3, 4",
-    ),
-    (
-        "a.spz",
-        gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
-        "truncated, or .*: 4,294,967,295 Gaussians",
-    ),
-    ("a.npy", _npy(np.array([{}], object), 999), "Python objects in dtype"),
-    ("a.npy", _npy(np.zeros((1000, 1000, 3), np.uint8), 5000), "damaged, or not what"),
-    ("a.xyz", b"hello", r"of no known format. These can be opened:\n.*\.ply"),
-    ("a.png", b"hello", r"named \.png but its content is none"),
-    ("a.ply", b"", "the file is empty"),
-    ("a.pt", pickle.dumps({"means": 1}), "Nothing is unpickled here"),
-]
+        (
+            "a.ply",
+            _ply(count="99999999999999"),
+            r"truncated: 99,999,999,999,999 records of element 'vertex'",
+        ),
+        (
+            "a.ply",
+            _ply(count="1_000"),
+            "header line 'element vertex .*' is not understood",
+        ),
+        (
+            "a.ply",
+            _ply(count="-1"),
+            "header line 'element vertex .*' is not understood",
+        ),
+        ("a.ply", _ply(count="9" * 4299), "damaged, or not what"),
+        (
+            "a.ply",
+            _ply("element vertex 1"),
+            "header line 'element vertex 1' is not understood",
+        ),
+        (
+            "a.ply",
+            _ply(*(f"property float f_rest_{i}" for i in range(7))),
+            "7 properties f_rest_.; expected 0, 9, 24, 45, 72",
+        ),
+        (
+            "a.ply",
+            _ply("property list uchar int vertex_indices", body=b"\xff" * 400),
+            "truncated: of element 'vertex' a list is not whole",
+        ),
+        (
+            "a.ply",
+            _ply("property list char int vertex_indices", body=b"\xff" * 400),
+            "a list of element 'vertex' has a length of -1",
+        ),
+        (
+            "a.ply",
+            _header(
+                "element x 9",
+                "property list uint double y",
+                "element vertex 1",
+                *FLOATS,
+            )
+            + b"\xff\xff\xff\x7f" * 200,
+            "truncated: of element 'x' a list is not whole",
+        ),
+        (
+            "a.ply",
+            _header(
+                "element x 9", *(f"property list uint uint y{i}" for i in range(65))
+            ),
+            "element 'x' has 65 lists; at most 64",
+        ),
+        (
+            "a.ply",
+            _ply("property float x"),
+            "header line 'property float x' is not understood",
+        ),
+        (
+            "a.ply",
+            _ply("property quad q"),
+            "header line 'property quad q' is not understood",
+        ),
+        (
+            "a.ply",
+            _header("element face 0", "property float x"),
+            "no element 'vertex'; the file has face",
+        ),
+        (
+            "a.ply",
+            b"ply\n" + b"comment x\n" * 200_000,
+            "no line 'end_header' within 1,048,576",
+        ),
+        (
+            "a.ply",
+            _ply(body=b"1 2 x " * 80).replace(b"binary_little_endian", b"ascii"),
+            "text holds something that is not a number",
+        ),
+        (
+            "a.ply",
+            _ply(body=b"1" * 400).replace(b"binary_little_endian", b"ascii"),
+            "truncated: of element 'vertex' 1 records are missing",
+        ),
+        (
+            "a.ply",
+            _ply(count="99999", body=b"1 " * 400).replace(
+                b"binary_little_endian", b"ascii"
+            ),
+            "truncated: 99,999 records of element 'vertex' take",
+        ),
+        ("a.ply.gz", gzip.compress(_ply())[:-9], "gzip: damaged or truncated"),
+        (
+            "a.ply.gz",
+            gzip.compress(bytes(1 << 27)),
+            "gzip: it holds neither an SPZ, a .splat nor a PLY",
+        ),
+        (
+            "a.ply.gz",
+            gzip.compress(_ply(count="9", body=bytes(1 << 26)), 1),
+            "gzip: made to exhaust memory: .* unpack to more than 67,108,864",
+        ),
+        ("a.ply", _compressed("1", "300"), "1 chunks of 256 cannot hold 300 Gaussians"),
+        ("a.splat", bytes(33), "33 bytes are not a multiple of 32"),
+        (
+            "a.spz",
+            gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 9, 1, 0, 12, 0, 0)),
+            "version 9; this container is read in versions 1, 2, 3, 4",
+        ),
+        (
+            "a.spz",
+            gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
+            "truncated, or .*: 4,294,967,295 Gaussians",
+        ),
+        ("a.npy", _npy(np.array([{}], object), 999), "Python objects in dtype"),
+        (
+            "a.npy",
+            _npy(np.zeros((1000, 1000, 3), np.uint8), 5000),
+            "damaged, or not what",
+        ),
+        ("a.xyz", b"hello", r"of no known format. These can be opened:\n.*\.ply"),
+        ("a.png", b"hello", r"named \.png but its content is none"),
+        ("a.ply", b"", "the file is empty"),
+        ("a.pt", pickle.dumps({"means": 1}), "Nothing is unpickled here"),
+    ]
 
 
 def test_messages_name_the_fault_of_a_file(tmp_path: Path) -> None:
-    for name, data, message in BAD:
+    for name, data, message in damaged_files():
         with pytest.raises(FileError, match=f"(?s){name}: .*{message}") as caught:
             open_file(put(tmp_path / name, data))
         assert str(caught.value).startswith(f"{tmp_path / name}: "), message
