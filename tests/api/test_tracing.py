@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from packaging.version import Version
 from support.wait import PATIENCE_S
-from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -68,6 +67,9 @@ CALLS: list[tuple[Callable[[Any], None], torch.Tensor]] = [
     reason="torch.compile of PyTorch before 2.7 cannot be told what to leave alone",
 )
 def test_each_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> None:
+    # Here alone: torch's compiler takes a second to import.
+    from torch._dynamo.utils import counters
+
     def compute(x: torch.Tensor) -> torch.Tensor:
         splatview.publish(x * 2, "it")
         splatview.log(loss=x.sum())
