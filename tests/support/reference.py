@@ -23,7 +23,6 @@ from splatview_viewer.render.base import (
     COVARIANCE_MAX,
     LIGHT,
     MARK_COLOR,
-    PAINTS,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
@@ -33,6 +32,7 @@ from splatview_viewer.render.base import (
     RenderOptions,
     Rules,
 )
+from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.render.picking import blur_covariance, project_points
 from splatview_viewer.scene import HIDDEN, MARKED, flags
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, empty_scene

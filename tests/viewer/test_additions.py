@@ -40,7 +40,8 @@ from splatview_viewer.kinds import files
 from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.render import choose
-from splatview_viewer.render.base import PAINTS, PaintFacts, RenderOptions
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.paints import PAINTS, PaintFacts
 from splatview_viewer.scene_view.tool import Tool
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.feature import Feature

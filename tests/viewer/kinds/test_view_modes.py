@@ -11,7 +11,8 @@ from support.reference import ReferenceRenderer
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import scene_view, view_pixels
 
-from splatview_viewer.render.base import PAINTS, Pixels, RenderOptions
+from splatview_viewer.render.base import Pixels, RenderOptions
+from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import Selection, color_maps
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

@@ -30,17 +30,13 @@ from support.renderer_cases import (
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import MODELS, CameraModel
 from splatview_viewer.render import activation
-from splatview_viewer.render.base import (
-    ALPHA_MIN,
-    PAINTS,
-    Pixels,
-    RenderOptions,
-)
+from splatview_viewer.render.base import ALPHA_MIN, Pixels, RenderOptions
 from splatview_viewer.render.gsplat import drawing
 from splatview_viewer.render.gsplat.activation import activate
 from splatview_viewer.render.gsplat.drawing import FrameKernels
 from splatview_viewer.render.gsplat.float_scene import FloatScene
 from splatview_viewer.render.gsplat.to_bytes import over_background
+from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import EVERYTHING, Selection
 from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats

@@ -23,15 +23,10 @@ from support.renderer_cases import (
 
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.gpu.work import is_software
-from splatview_viewer.render.base import (
-    ALPHA_MIN,
-    COLOR_MAX,
-    PAINTS,
-    Renderer,
-    RenderOptions,
-)
+from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, Renderer, RenderOptions
 from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.gl.tile_lists import Chunks
+from splatview_viewer.render.paints import PAINTS
 
 VIEW = looking_at_origin(80, 60)
 

@@ -11,11 +11,12 @@ import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.base import PAINTS, Paint, RenderOptions
+from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl import renderer as gl_renderer
 from splatview_viewer.render.gl import tile_lists
 from splatview_viewer.render.gl.passes import Parts
 from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.paints import PAINTS, Paint
 
 OPTIONS = RenderOptions()
 

@@ -29,7 +29,8 @@ from support.renderer_cases import (
 
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import CameraModel
-from splatview_viewer.render.base import PAINTS, Paint, Renderer, RenderOptions
+from splatview_viewer.render.base import Renderer, RenderOptions
+from splatview_viewer.render.paints import PAINTS, Paint
 from splatview_viewer.scene import Selection
 
 MIXED = Chance(n=600, log_scale=(-2.6, 0.8))

@@ -25,8 +25,8 @@ from splatview_viewer.kinds.gaussians.picture import (
 )
 from splatview_viewer.kinds.gaussians.stepped import SteppedPictures, is_outdated
 from splatview_viewer.kinds.gaussians.summary import GaussianSummary, sample_scene
-from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.choose import choose_renderer, fallback_renderer
+from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
 

@@ -14,8 +14,8 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.kinds.gaussians.state import SHOWS
-from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.gl.passes import texture_source
+from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.gaussians.state import Show
-    from splatview_viewer.render.base import PaintFacts, RenderedPicture, RenderOptions
+    from splatview_viewer.render.base import RenderedPicture, RenderOptions
     from splatview_viewer.render.gsplat.moving import MovablePicture
+    from splatview_viewer.render.paints import PaintFacts
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
 _MIN_RANGE_ALPHA = 0.3

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from splatview_viewer.core.selection import EVERYTHING, Mask, Selection
-from splatview_viewer.render.base import PAINTS, Paint, PaintFacts
+from splatview_viewer.render.paints import PAINTS, Paint, PaintFacts
 from splatview_viewer.scene_view.state import CameraPlace, TrainingDisplay
 
 Show = Literal[Paint, "depth", "alpha"]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from splatview_viewer.gpu.steps import Steps
-    from splatview_viewer.render.base import PaintFacts, RenderOptions
+    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.paints import PaintFacts
 
     Size = tuple[int, int]
     """Width and height in pixels."""

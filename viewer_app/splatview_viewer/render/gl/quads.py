@@ -11,7 +11,6 @@ from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
     LIGHT,
-    PAINTS,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
@@ -24,6 +23,7 @@ from splatview_viewer.render.gl.passes import (
     Pass,
     PassVariants,
 )
+from splatview_viewer.render.paints import PAINTS
 
 if TYPE_CHECKING:
     from splatview_viewer.gpu.steps import Steps

@@ -27,7 +27,6 @@ from splatview_viewer.render.base import (
     COVARIANCE_MAX,
     EPS_2D,
     MARK_COLOR,
-    PAINTS,
     LeftOut,
     Pixels,
     RenderedPicture,
@@ -45,6 +44,7 @@ from splatview_viewer.render.gl.passes import (
 )
 from splatview_viewer.render.gl.quads import QuadCompositor
 from splatview_viewer.render.gl.tiles import TileCompositor
+from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import EVERYTHING, HIDDEN, MARKED, flags
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, empty_scene
 

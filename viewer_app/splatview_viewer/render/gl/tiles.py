@@ -19,7 +19,6 @@ from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
     LIGHT,
-    PAINTS,
     RING_INSIDE,
     RING_PX,
     THINNED,
@@ -35,6 +34,7 @@ from splatview_viewer.render.gl.passes import (
     row_bands,
 )
 from splatview_viewer.render.gl.tile_lists import TILE, Chunks, TileLists
+from splatview_viewer.render.paints import PAINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.render.base import EPS_2D, PAINTS
+from splatview_viewer.render.base import EPS_2D
 from splatview_viewer.render.gsplat.cuda import blocks, kernels
 from splatview_viewer.render.gsplat.rules import defines, gsplat_rules
+from splatview_viewer.render.paints import PAINTS
 
 if TYPE_CHECKING:
     from splatview_viewer.render.gsplat.cuda import Launcher

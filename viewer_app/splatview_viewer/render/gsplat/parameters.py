@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.render.base import PAINTS
 from splatview_viewer.render.gsplat.cuda import blocks
+from splatview_viewer.render.paints import PAINTS
 
 if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.geometry.cameras import Camera, CameraModel
-    from splatview_viewer.render.base import Paint, PaintFacts, RenderOptions
+    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.paints import Paint, PaintFacts
 
 TILE = 16
 """Pixels a side of gsplat's tiles."""

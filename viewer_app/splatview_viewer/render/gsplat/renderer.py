@@ -11,13 +11,7 @@ import torch
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.base import (
-    PAINTS,
-    LeftOut,
-    Pixels,
-    RenderedPicture,
-    Renderer,
-)
+from splatview_viewer.render.base import LeftOut, Pixels, RenderedPicture, Renderer
 from splatview_viewer.render.gsplat import cuda, moving
 from splatview_viewer.render.gsplat.cuda import GpuClock, OnStream
 from splatview_viewer.render.gsplat.device_gaussians import DeviceGaussians
@@ -32,6 +26,7 @@ from splatview_viewer.render.gsplat.packed_frames import (
     PackedFrames,
 )
 from splatview_viewer.render.gsplat.to_bytes import over_background
+from splatview_viewer.render.paints import PAINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
