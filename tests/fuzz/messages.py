@@ -52,6 +52,9 @@ def to_trainer() -> list[Any]:
         messages.Step(),
         messages.Snapshot(2),
         messages.Photos(1, 7, 64),
+        messages.Draw(
+            1, "0123abcd", 3, messages.DrawnCamera(64, 48, (1.0,) * 16, (1.0,) * 9)
+        ),
         messages.Bye(),
     ]
 

@@ -6,7 +6,7 @@ They are checked before anything is allocated or opened.
 VERSION = "0.2.0"
 """Release of splatview; the build and `splatview.__version__` read it here. Refusals
 for another protocol name it."""
-PROTOCOL = 15
+PROTOCOL = 16
 """Version of messages and shared-memory layouts. Both sides exchange it first;
 different ones do not talk."""
 
@@ -23,11 +23,15 @@ MAX_NAME = 200
 MAX_MESSAGE = 256 * 1024
 """Bytes of one message. What a run announces of its streams comes in several where one
 does not hold it."""
-MAX_TENSORS = 16
+MAX_TENSORS = 256
 """Tensors that travel together as one frame."""
-MAX_DIMS = 4
+MAX_TENSOR_NAME = 120
+"""Characters of the name of a tensor, such as a parameter of a module."""
+MAX_DIMS = 8
 MAX_SHARDS = 64
 """Parts of one scene, each published by another process."""
+MAX_SIDE = 16384
+"""Pixels along a picture that a viewer asks for."""
 MAX_EXTENT = 1 << 40
 """Elements along one dimension."""
 MAX_META = 32
@@ -42,7 +46,7 @@ MAX_COUNTER = 2**63 - 1
 """The largest version, and the last nanosecond since the epoch, that there may be."""
 MAX_SEGMENT = 1 << 42
 """Bytes of one shared-memory segment."""
-MAX_MEMORIES = 64
+MAX_MEMORIES = 256
 """Allocations of GPU memory behind the tensors of one frame."""
 MAX_PIECES = 4096
 """Physical chunks of one allocation of GPU memory."""

@@ -27,7 +27,26 @@ Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
 Identifier = Annotated[
     str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")
 ]
-Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
+TensorName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=limits.MAX_TENSOR_NAME,
+        pattern=r"\A[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*\Z",
+    ),
+]
+"""As of parameters of a torch module: "net.0.weight"."""
+Kind = Literal[
+    "image",
+    "gaussians",
+    "cameras",
+    "overlay",
+    "scalars",
+    "memory",
+    "rendered",
+    "picture",
+    "tensors",
+]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
 Numbers = Annotated[tuple[float, ...], Meta(max_length=16)]
@@ -109,7 +128,7 @@ class TensorRef(
 ):
     """A tensor in one of a list of memories."""
 
-    name: Identifier
+    name: TensorName
     dtype: DType
     shape: Shape
     strides: Shape
@@ -309,6 +328,36 @@ class Photos(_Message, frozen=True):
     side: Annotated[int, Meta(ge=0, le=512)] = 0
 
 
+class DrawnCamera(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The camera of a picture, as `kinds.picture` describes it."""
+
+    width: Annotated[int, Meta(ge=1, le=limits.MAX_SIDE)]
+    height: Annotated[int, Meta(ge=1, le=limits.MAX_SIDE)]
+    viewmat: Annotated[tuple[float, ...], Meta(min_length=16, max_length=16)]
+    """World to camera in OpenCV axes, row by row."""
+    K: Annotated[tuple[float, ...], Meta(min_length=9, max_length=9)]
+    """In pixels, row by row; pixel centres are at +0.5."""
+    model: Literal["pinhole", "ortho", "fisheye"] = "pinhole"
+    near: float = 0.01
+    far: float = 1e10
+
+
+class Draw(_Message, frozen=True):
+    """Draw a picture of a scene, in this opened stream of kind picture.
+
+    A newer request of the same viewer takes the place of one that was not begun.
+    """
+
+    index: Index
+    viewer: Token
+    """Who asks: the picture comes with it in its metadata."""
+    number: Annotated[int, Meta(ge=1, le=limits.MAX_COUNTER)]
+    """The number of the request, which grows; the picture comes with it as well."""
+    camera: DrawnCamera
+    is_draft: bool = False
+    """The camera moves: another request follows soon."""
+
+
 class Bye(_Message, frozen=True):
     pass
 
@@ -323,6 +372,7 @@ ToTrainer = (
     | Step
     | Snapshot
     | Photos
+    | Draw
     | Bye
 )
 
@@ -385,7 +435,7 @@ ToViewer = Welcome | Manifest | Offer | Refused | Descriptors
 class TensorHeader(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True
 ):
-    name: Identifier
+    name: TensorName
     dtype: DType
     shape: Shape
     offset: Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]

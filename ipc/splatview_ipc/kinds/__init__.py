@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from splatview_ipc.kinds import cameras, gaussians, image, memory, overlay, scalars
+from splatview_ipc.kinds import (
+    cameras,
+    gaussians,
+    image,
+    memory,
+    overlay,
+    picture,
+    rendered,
+    scalars,
+    tensors,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +31,9 @@ CHECKS = {
     "overlay": overlay.check,
     "cameras": cameras.check,
     "scalars": scalars.check,
+    "rendered": rendered.check,
+    "picture": picture.check,
+    "tensors": tensors.check,
 }
 
 
@@ -41,7 +54,7 @@ class ValueLayout(Protocol):
         ...
 
 
-def check_frame(kind: str, tensors: Tensors, meta: Meta) -> None:
+def check_frame(kind: str, specs: Tensors, meta: Meta) -> None:
     """Raise ValueError unless these tensors and metadata make a frame of this kind.
 
     The check does not rely on what the sender promised.
@@ -49,4 +62,4 @@ def check_frame(kind: str, tensors: Tensors, meta: Meta) -> None:
     check = CHECKS.get(kind)
     if check is None:
         raise ValueError(f"kind {kind!r} cannot be shown; expected {', '.join(CHECKS)}")
-    check(tensors, meta)
+    check(specs, meta)

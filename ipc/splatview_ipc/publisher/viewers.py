@@ -124,7 +124,7 @@ class Viewers:
                 return self._release(peer, message.index)
             case messages.VersionPace():
                 return self._note_pace(peer, message)
-            case messages.Snapshot() | messages.Photos():
+            case messages.Snapshot() | messages.Photos() | messages.Draw():
                 return self._pass_on(peer, message)
             case messages.Pause():
                 # A viewer that resumes the run resumes it for all.
@@ -184,7 +184,9 @@ class Viewers:
         return True
 
     def _pass_on(
-        self, peer: ViewerPeer, message: messages.Snapshot | messages.Photos
+        self,
+        peer: ViewerPeer,
+        message: messages.Snapshot | messages.Photos | messages.Draw,
     ) -> bool:
         """Call the run's function for a request; return whether its stream is open."""
         if message.index not in peer.opened:

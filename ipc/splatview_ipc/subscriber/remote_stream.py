@@ -210,7 +210,16 @@ class RemoteStream:
         """
         self._request(messages.Photos(self.info.index, camera, side))
 
-    def _request(self, message: messages.Snapshot | messages.Photos) -> None:
+    def request_picture(self, draw: messages.Draw) -> None:
+        """Have a picture be drawn, which comes in a later frame (`messages.Draw`).
+
+        For opened streams of kind picture. `draw.index` is this stream's.
+        """
+        self._request(draw)
+
+    def _request(
+        self, message: messages.Snapshot | messages.Photos | messages.Draw
+    ) -> None:
         if self._is_open and self.run.alive:
             self.run.share(self)
             self.run.send(message)
