@@ -18,7 +18,8 @@ SHAPE_FLOATS = 8
 """Numbers of `Shape` in common.cuh."""
 HALVES = 8
 """Coefficients of a Gaussian fill words of this many halves."""
-_THREADS = 256
+_PACKED_AT_ONCE = 256
+"""As in activation.cu."""
 _INT = ctypes.c_int
 
 
@@ -78,8 +79,8 @@ def pack(floats: FloatScene, packed: PackedScene, launcher: Launcher) -> None:
     count, terms = floats.colors.shape[:2]
     launcher.launch(
         "pack",
-        blocks(count, _THREADS),
-        _THREADS,
+        blocks(count, _PACKED_AT_ONCE),
+        _PACKED_AT_ONCE,
         _INT(count),
         _INT(terms),
         _INT(packed.colors.shape[1]),
