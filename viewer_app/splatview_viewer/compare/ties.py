@@ -134,6 +134,9 @@ class Ties:
             if view is not None:
                 view.rect = viewport.rect
         self._bequeath(ties)
+        if not ties.viewports:
+            ties.sizes = ()
+            return
         viewports = [v for v in self.tied(user) if v in user.layout.visible_viewports]
         views = []
         for viewport in viewports:

@@ -76,6 +76,8 @@ CANVAS_WORDS = {
     "host": "pictures go through the host",
 }
 """Transfer of a renderer's pixels to OpenGL, by the name of the canvas."""
+WITHOUT_OPENGL = "CUDA draws without OpenGL"
+"""The same where they do not go there."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
-from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
+from splatview_viewer.core.view import (
+    CANVAS_WORDS,
+    WITHOUT_OPENGL,
+    Info,
+    Section,
+    View,
+    Wants,
+)
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.commands import commands_of, find_commands
 from splatview_viewer.kinds.gaussians.filter import Filter
@@ -518,10 +525,13 @@ class GaussianView(View[SceneCache, GaussianState]):
         transfer = "parameters uploaded"
         if data.on_gpu:
             transfer = "parameters read in place"
+        way_to_screen = CANVAS_WORDS.get(renderer.bridge, "")
+        if self.picture.on_device is not None:
+            way_to_screen = WITHOUT_OPENGL
         path = [
             transfer,
             f"{renderer.name} renderer",
-            CANVAS_WORDS.get(renderer.bridge, ""),
+            way_to_screen,
             renderer.draft_note,
         ]
         note = renderer_note(renderer)
