@@ -246,20 +246,23 @@ def metadata(meta: Mapping[str, Any]) -> dict[str, Any]:
         if key not in _checked_keys:
             _check_key(key)
         value_type = type(value)
+        if value_type is float:
+            continue
         if value_type not in _META_TYPES:
             value = _plain_value(key, value)
             value_type = type(value)
             meta = {**meta, key: value}
-        if value_type is int and not -(2**63) < value < 2**63:
-            raise ValueError(f"{key}={value} does not fit 64 bits")
-        if value_type is str:
+        if value_type is int:
+            if not -(2**63) < value < 2**63:
+                raise ValueError(f"{key}={value} does not fit 64 bits")
+        elif value_type is str:
             if len(value) > MAX_META_TEXT:
                 raise ValueError(
                     f"{key} is a text of {len(value)} characters; at most "
                     f"{MAX_META_TEXT} travel"
                 )
             text_bytes += check_text(value, key)
-    if text_bytes > MAX_META_BYTES:
+    if text_bytes and text_bytes > MAX_META_BYTES:
         raise ValueError(
             f"the texts of the metadata have {text_bytes} bytes together; at most "
             f"{MAX_META_BYTES} travel, of which a letter takes 1 to 4: shorten them"

@@ -95,7 +95,7 @@ class _Schedule:
 
     def __init__(self, streams: Callable[[], Iterable[Stream]]) -> None:
         self.streams = streams
-        self.turn_at = 0.0
+        self.turn_due = 0.0
         """When a turn is due that is more than a look."""
 
     def has_looks_only(self, now: float) -> bool:
@@ -103,11 +103,11 @@ class _Schedule:
 
         No turn is needed then.
         """
-        if now >= self.turn_at:
+        if now >= self.turn_due:
             return False
         has_looked = False
         for stream in self.streams():
-            if now >= stream.look_at:
+            if now >= stream.next_look:
                 if not stream.goes_on(now):
                     return False
                 has_looked = True
@@ -115,9 +115,9 @@ class _Schedule:
 
     def next_due(self) -> float | None:
         """Return when the next turn or look is due; None: none is."""
-        due = self.turn_at
+        due = self.turn_due
         for stream in self.streams():
-            due = min(due, stream.look_at)
+            due = min(due, stream.next_look)
         return due if due < math.inf else None
 
 
@@ -261,7 +261,7 @@ class Helper:
         schedule = self._schedule
         if not ready and schedule.has_looks_only(now):
             return schedule.next_due()
-        schedule.turn_at = 0.0  # if this turn fails
+        schedule.turn_due = 0.0  # if this turn fails
         if self._wake_event.fd in ready:
             self._wake_event.clear()
             self._viewers.announcer.must_announce = True
@@ -289,8 +289,8 @@ class Helper:
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None and not retiring.release_idle():
             due_times.append(now + _RETIRING_S)
-        turn_at = min((t for t in due_times if t is not None), default=math.inf)
-        schedule.turn_at = turn_at
+        turn_due = min((t for t in due_times if t is not None), default=math.inf)
+        schedule.turn_due = turn_due
         return schedule.next_due()
 
     def _receive(self, ready: set[int]) -> None:

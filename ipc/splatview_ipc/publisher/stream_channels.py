@@ -96,7 +96,9 @@ class StreamChannels:
         self._form: ValueForm | None = None
         """The form of the newest value; None before the first one."""
         self._run = run
+        self._now = run.now
         self._control = run.control
+        self._words = run.control.words
         self._version_word = ControlBlock.version_word(index)
         self._choice = TransportChoice(kind)
         self._newest: Value | None = None
@@ -108,7 +110,7 @@ class StreamChannels:
 
         Versions that come before that are left to the helper thread.
         """
-        self.look_at = math.inf
+        self.next_look = math.inf
         """When the helper thread looks whether the trainer still publishes; inf: never."""
         self._late_copy: LateCopy | None = None
         self._channels: dict[str, Channel] = {}
@@ -226,11 +228,7 @@ class StreamChannels:
         """
         value = self._newest
         channels = self._channels.values()
-        late_channels = [
-            channel
-            for channel in channels
-            if channel.written is not value or self._is_awaited(channel)
-        ]
+        late_channels = [c for c in channels if self._lacks(c, value)]
         if value is None or not late_channels:
             return []
         suitable = self._choice.suitable()
@@ -240,6 +238,10 @@ class StreamChannels:
             for channel in late_channels
             if channel.transport in suitable and channel.transport not in failures
         ]
+
+    def _lacks(self, channel: Channel, value: Value | None) -> bool:
+        """Return whether a transport is to be given a value, or its awaited number."""
+        return channel.written is not value or self._is_awaited(channel)
 
     def _is_awaited(self, channel: Channel) -> bool:
         """Return whether a reader waits for what a transport has not been given yet."""

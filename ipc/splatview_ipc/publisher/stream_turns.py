@@ -41,14 +41,14 @@ class StreamTurns(StreamChannels):
         """Do what `publish` left, and what is due.
 
         Returns when to be called again, in the clock's seconds; None: when woken. At
-        `look_at` it is to be called too, unless the trainer `goes_on`.
+        `next_look` it is to be called too, unless the trainer `goes_on`.
         """
         self._helper_knows = False  # first: whatever is left from now on wakes us again
         if self._must_drop:
             with self._lock:
                 self._must_drop = False
                 self._drop_writers()
-        self.look_at = math.inf
+        self.next_look = math.inf
         if self._newest is None or not self._channels:
             return None
         due = self._turn_channels(now)
@@ -60,7 +60,7 @@ class StreamTurns(StreamChannels):
             return min(due, now + self._retry_s(now))
         if now < grace_ends:
             self._helper_knows = True
-            self.look_at = grace_ends
+            self.next_look = grace_ends
         elif self.live and not all(c.is_zero_copy for c in self._channels.values()):
             due = min(due, self._follow_live(now))
         else:
@@ -68,7 +68,7 @@ class StreamTurns(StreamChannels):
         return due if due < math.inf else None
 
     def goes_on(self, now: float) -> bool:
-        """Return whether the trainer has published since `look_at` was set.
+        """Return whether the trainer has published since `next_look` was set.
 
         It writes what it leaves by its next publish then: no turn is needed, and a look
         costs a fraction of one.
@@ -76,7 +76,7 @@ class StreamTurns(StreamChannels):
         grace_ends = self._published_at + GRACE_S
         if now >= grace_ends:
             return False
-        self.look_at = max(grace_ends, now + BUSY_GRACE_S)
+        self.next_look = max(grace_ends, now + BUSY_GRACE_S)
         return True
 
     def _turn_channels(self, now: float) -> float:
@@ -209,8 +209,7 @@ class StreamTurns(StreamChannels):
                 has_stopped = now >= self._published_at + GRACE_S
                 for channel in self._channels.values():
                     is_due = has_stopped or self._is_awaited(channel)
-                    is_late = channel.written is not value or self._is_awaited(channel)
-                    if is_late and is_due:
+                    if is_due and self._lacks(channel, value):
                         self._write_late(channel, value, version, now, is_confirmed)
                 self._next_write_at = 0.0  # the next publish tells whether they move
             self._late_copy = None
@@ -273,3 +272,30 @@ class StreamTurns(StreamChannels):
                 self._catch_up(math.inf)  # nothing comes after it
         except Exception as error:
             self._run.fault(error)
+
+    # Called on any thread.
+
+    def clear(self) -> None:
+        """Release the newest value; what is published next is shown again.
+
+        The helper thread releases all memory that shows it. Waits for nothing: the
+        garbage collector may call it at any line.
+        """
+        self._newest = None
+        self._late_copy = None
+        self._must_drop = True
+        self._run.wake()
+
+    def end(self) -> None:
+        """Release everything, with the run.
+
+        What another thread publishes from now on is dropped.
+        """
+        with self._lock:
+            self._has_ended = True
+            self._newest = None
+            self._late_copy = None
+            if self._is_writing:
+                return  # that call drops the writers, one of which it is just using
+            self._drop_writers()
+            self._channels = {}

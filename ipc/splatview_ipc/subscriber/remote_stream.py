@@ -73,7 +73,7 @@ class RemoteStream:
         self._rate = Rate()
         self._last_version = 0
         """The newest version at the last `measure`."""
-        self._ask_at = math.inf
+        self._ask_due = math.inf
         """When to ask the trainer for its last version; inf: it was, or need not be."""
 
     @property
@@ -292,9 +292,9 @@ class RemoteStream:
         self._rate.look(now, self._last_version)
         has_new_version = self._last_version != last_version
         if has_new_version:
-            self._ask_at = now + _QUIET_S
-        elif now >= self._ask_at:
-            self._ask_at = math.inf
+            self._ask_due = now + _QUIET_S
+        elif now >= self._ask_due:
+            self._ask_due = math.inf
             self._ask_for_last_version()
         self._changes += has_new_version or self._rate.hz != last_rate
         return has_new_version
