@@ -210,6 +210,7 @@ class OffscreenScreen:
         self._closed = True
         if self._egl_context is None:
             return
+        self.device_pictures.unread = None
         self._target.release()
         self.ctx.release()
         let_go(self._egl_context)
