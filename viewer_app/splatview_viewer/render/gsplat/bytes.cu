@@ -7,9 +7,11 @@ extern "C" __global__ void over_background(const void *rgba, int value_bytes, i6
     const i64 pixel = (i64)blockIdx.x * blockDim.x + threadIdx.x;
     if (pixel >= pixels) return;
     float values[4];
-    for (int k = 0; k < 4; ++k) {
-        const i64 at = 4 * pixel + k;
-        values[k] = value_bytes == 2 ? half_value(((const u16 *)rgba)[at]) : ((const float *)rgba)[at];
+    if (value_bytes == 2) {
+        const u64 halves = ((const u64 *)rgba)[pixel];
+        for (int k = 0; k < 4; ++k) values[k] = half_value((u16)(halves >> 16 * k));
+    } else {
+        for (int k = 0; k < 4; ++k) values[k] = ((const float *)rgba)[4 * pixel + k];
     }
     const float transmittance = 1.0f - clamped(values[3], 0.0f, 1.0f);
     for (int k = 0; k < 3; ++k) {
