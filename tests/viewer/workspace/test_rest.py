@@ -60,6 +60,26 @@ class PacedSource(Announced):
         return self.pace == hz
 
 
+class OrderedSource(Announced):
+    """Source that notes in which order it is refreshed and read."""
+
+    def __init__(self) -> None:
+        super().__init__(self._note_feed)
+        self.is_behind = False
+        self.calls: list[str] = []
+
+    def has_new_value(self) -> bool:
+        return self.is_behind
+
+    def refresh(self, entry: Entry, now: float) -> None:
+        self.calls.append("refresh")
+
+    def _note_feed(self) -> bool:
+        self.calls.append("feed")
+        self.is_behind = False
+        return True
+
+
 def nothing() -> bool:
     return False
 
@@ -104,6 +124,22 @@ def test_loop_rests_while_a_selected_stream_brings_no_frame(
     assert time.count_turns_within(10.0) < 200
     # The loop still looks for a frame.
     assert source.feed_count > previous
+
+
+def test_a_new_value_is_taken_before_the_list_is_kept_up(viewer: Viewer) -> None:
+    source = OrderedSource()
+    time = ManualClock(viewer)
+    select(viewer, source)
+    time.count_turns_within(1.0)
+    viewer.expect_news(time.now + 1)
+    viewer.tick(viewer.due)
+    source.calls.clear()
+    source.is_behind = True
+    due = viewer.tick(time.now)
+    assert source.calls == ["feed"]
+    while source.calls == ["feed"]:
+        due = viewer.tick(due)
+    assert due < time.now + 0.1
 
 
 def test_loop_takes_a_late_frame_soon(viewer: Viewer) -> None:

@@ -227,7 +227,7 @@ class App:
         is_napping = self._is_napping(now)
         is_due = bool(events) or now >= self._next_full_turn or self.ended
         if not is_napping or is_due or self.pump.has_new_value(now):
-            self._tick_fully(now, events)
+            self._tick_fully(now, events, only_values=is_napping and not is_due)
             is_napping = self._is_napping(now)
             self._next_full_turn = self._plan_full_turn(now, is_napping)
         self.due = self._next_full_turn
@@ -257,8 +257,13 @@ class App:
                 times.append(max(user.next_drawing(now), now))
         return min(times)
 
-    def _tick_fully(self, now: float, events: Sequence[Event]) -> None:
-        """Take in events and new versions, and draw the pictures that are due."""
+    def _tick_fully(
+        self, now: float, events: Sequence[Event], only_values: bool = False
+    ) -> None:
+        """Take in events and new versions, and draw the pictures that are due.
+
+        only_values: nothing but a new version made the loop turn.
+        """
         self.full_ticks += 1
         if self._browsers is not None:
             with self._guard("connecting browsers"):
@@ -272,7 +277,9 @@ class App:
         fault = self.health.check(now)
         if fault:
             self.catalogue.notice(fault)
-        if self.pump.poll(now, only_moves=event_types == {PointerMove}):
+        only_moves = event_types == {PointerMove}
+        only_values = only_values and not event_types
+        if self.pump.poll(now, only_moves, only_values):
             self.expect_news(now + _ACTIVE_FOR_S)
         for user in self.users:
             with self._guard("a user's turn"):

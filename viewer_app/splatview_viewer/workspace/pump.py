@@ -55,17 +55,28 @@ class Pump:
         self._chosen_of: dict[ViewportLike, tuple[int, str | None]] = {}
         """The list and the entry of each viewport when one was chosen for it last."""
 
-    def poll(self, now: float, only_moves: bool = False) -> bool:
+    def poll(
+        self, now: float, only_moves: bool = False, only_values: bool = False
+    ) -> bool:
         """Bring entries and views up to date; return whether there is news to draw.
 
-        only_moves: nothing but the pointer's moves made the loop turn. The list is kept
-        up in one of the next turns then, if it may wait and no run has news.
+        Args:
+            now: the clock's seconds.
+            only_moves: nothing but the pointer's moves made the loop turn. The list is
+                kept up in one of the next turns then, if it may wait and no run has
+                news.
+            only_values: nothing but a new value made the loop turn, which is drawn
+                first. The list is kept up in one of the next turns then, if it may wait
+                and no stream came or went.
         """
         catalogue = self._catalogue
         catalogue.shards.tick(now)
         has_changed = catalogue.subscriber.poll()
+        if only_values:
+            has_changed = catalogue.subscriber.changes != self._matched_changes
+        may_wait = only_moves or only_values
         has_commands = False
-        if has_changed or not only_moves or not self._may_wait(now):
+        if has_changed or not may_wait or not self._may_wait(now):
             self._upkeep_due = now + _UPKEEP_PERIOD_S
             has_commands = self._keep_up(now)
         for slot in list(catalogue.slots.values()):
