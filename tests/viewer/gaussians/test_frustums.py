@@ -171,6 +171,7 @@ def test_photograph_is_compared_in_each_mode(
     pictures = {}
     for mode in ("render", "photo", "wipe", "side", "error"):
         frustums(view).change(comparison=mode)
+        assert frustums(view).paints == (mode != "render")
         pictures[mode] = view_pixels(view, screen, rect)
     inside = slice(photo_rect.y, photo_rect.y + 320), slice(0, 480)
     photo = pictures["photo"][inside]
@@ -292,7 +293,9 @@ def test_cameras_that_a_difference_does_not_show_take_no_click(
         tool.handle(PointerRelease(x, y, "left"), RECT)
 
     host = view.view.host
+    assert tool.paints
     view.view.host = replace(host, is_subtracted=True)
+    assert not tool.paints
     click()
     assert tool.hovered is None
     assert tool.through.index is None

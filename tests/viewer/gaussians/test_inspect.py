@@ -158,6 +158,7 @@ def test_tools_take_every_event_and_draw_in_every_rectangle(
         assert view.update(gaussian_frame())
         unfiltered = view_pixels(view, screen)
         for tool in view.view.tools.values():
+            assert not tool.paints
             tool.draw(screen.framebuffer, RECT)
             np.testing.assert_array_equal(screen.pixels()[..., :3], unfiltered)
     for tool in view.view.tools.values():
