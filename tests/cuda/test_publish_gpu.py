@@ -57,6 +57,22 @@ def test_a_cuda_image(subscriber: Subscriber) -> None:
         assert frame.intact()
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["default stream", "own stream"])
+def test_a_late_copy_waits_for_the_work_that_makes_its_tensor(
+    subscriber: Subscriber, own: bool
+) -> None:
+    """The helper thread copies it, as the viewer comes after the publish."""
+    trainer_stream = torch.cuda.Stream() if own else torch.cuda.default_stream()
+    with torch.cuda.stream(trainer_stream):
+        image = torch.zeros(64, 64, 3, dtype=torch.uint8, device="cuda")
+        torch.cuda.synchronize()
+        torch.cuda._sleep(LONG)
+        image.fill_(7)
+        splatview.publish(image, "late")
+        with next_frame(subscriber, stream_of(subscriber, "late")) as frame:
+            assert (values(frame)["image"] == 7).all()
+
+
 def test_a_stream_moves_between_a_gpu_and_the_cpu() -> None:
     with Subscriber(transports=("device-ring", "ring")) as viewer:
         for value, device in enumerate(("cuda", "cpu", "cuda", "cpu"), 1):

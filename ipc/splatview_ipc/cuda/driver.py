@@ -415,6 +415,19 @@ class StreamMarks:
             call(name, stream_object(stream), address.value, value, 0)
 
 
+def torch_stream(stream: int, device: torch.device | int) -> torch.cuda.Stream:
+    """Return torch's stream for one of the driver's number, 0 for the default one.
+
+    torch's own `ExternalStream` takes 0 for a stream that is yet to be made: what waits
+    for that waits for nothing.
+    """
+    import torch
+
+    if not stream:
+        return torch.cuda.default_stream(device)
+    return torch.cuda.ExternalStream(stream, device)
+
+
 _side_streams: dict[int, torch.cuda.Stream] = {}
 """A stream of ours per device, used by the helper thread alone."""
 
@@ -440,7 +453,7 @@ def stream_after(index: int, stream: int) -> Iterator[bool]:
         if index not in _side_streams:
             _side_streams[index] = torch.cuda.Stream(index)
         side_stream = _side_streams[index]
-        side_stream.wait_stream(torch.cuda.ExternalStream(stream, device=index))
+        side_stream.wait_stream(torch_stream(stream, index))
         with torch.cuda.stream(side_stream):
             yield True
 

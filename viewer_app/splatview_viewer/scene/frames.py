@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.control.frame import StreamFrame
+from splatview_ipc.cuda import driver
 from splatview_ipc.kinds.gaussians import Activated, parse_activated
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import meta_phrases
@@ -183,7 +184,7 @@ class _Conversion:
             return
         import torch
 
-        external = torch.cuda.ExternalStream(stream, self._stored["means"].device)
+        external = driver.torch_stream(stream, self._stored["means"].device)
         with torch.no_grad(), torch.cuda.stream(external):
             self.run()
 
@@ -366,7 +367,7 @@ def _joining(
     joined_events: list[Any] = []
 
     def ready(stream: int) -> None:
-        reader = torch.cuda.ExternalStream(stream, device)
+        reader = driver.torch_stream(stream, device)
         if joined_events:
             reader.wait_event(joined_events[0])
             return
