@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.core.kind import Kind, Link
+from splatview_viewer.core.kind import Kind
+from splatview_viewer.scene_view.training_link import CamerasLink
 
 if TYPE_CHECKING:
     import moderngl
@@ -33,13 +34,6 @@ def _fact(content: Any) -> str:
     if summary is None:
         return ""
     return f"{summary.count:,}"
-
-
-class CamerasLink(Link):
-    """Gives views of a scene the cameras that it is trained with."""
-
-    def use(self, view: Any, content: Any) -> None:
-        view.tools["frustums"].use(content)
 
 
 KIND = Kind(

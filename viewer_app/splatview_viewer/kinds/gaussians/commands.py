@@ -6,11 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.command import Command
-from splatview_viewer.kinds.gaussians.camera_commands import (
-    CAMERA_COMMANDS,
-    commands_of_cameras,
-    find_cameras,
-)
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
@@ -18,10 +13,15 @@ from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
 from splatview_viewer.kinds.gaussians.select import Select, SelectMode
 from splatview_viewer.kinds.gaussians.state import SHOWS, Show
 from splatview_viewer.scene import Box, Cylinder, Sphere
+from splatview_viewer.scene_view.camera_commands import (
+    CAMERA_COMMANDS,
+    commands_of_cameras,
+    find_cameras,
+)
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
-from splatview_viewer.scene_view.path import PathTool
+from splatview_viewer.scene_view.path_commands import PATH_COMMANDS
 from splatview_viewer.scene_view.tool import ORBIT
 
 if TYPE_CHECKING:
@@ -212,79 +212,6 @@ def _history_commands() -> list[SceneCommand]:
     ]
 
 
-# -- the path --------------------------------------------------------------------------
-
-
-def _why_no_path(view: GaussianView) -> str | None:
-    if view.path.path.keys:
-        return None
-    return "the path has no keyframe"
-
-
-def _why_no_key(view: GaussianView) -> str | None:
-    if view.path.chosen_key is None:
-        return "no keyframe is chosen"
-    return None
-
-
-def _on_path(act: Callable[[PathTool], object], view: GaussianView) -> None:
-    """Have the path do something, and draw what it shows."""
-    act(view.path)
-    view.redraw()
-
-
-def _save_path(view: GaussianView) -> None:
-    view.path.storage.save()
-
-
-def _render_film(view: GaussianView) -> None:
-    view.path.film_maker.start()
-    view.redraw()
-
-
-def _path_commands() -> list[SceneCommand]:
-    return [
-        Command(
-            "path.key",
-            "Set a keyframe here",
-            partial(_on_path, PathTool.add_key),
-            ("K",),
-            icon="plus",
-        ),
-        Command(
-            "path.remove",
-            "Remove the chosen keyframe",
-            partial(_on_path, PathTool.remove_key),
-            ("Delete",),
-            icon="delete",
-            reason=_why_no_key,
-        ),
-        Command(
-            "path.play",
-            "Play the path, or stop",
-            partial(_on_path, PathTool.toggle_playing),
-            icon="play",
-            reason=_why_no_path,
-        ),
-        Command(
-            "path.around",
-            "A path once around the scene",
-            partial(_on_path, PathTool.circle_scene),
-            icon="around",
-        ),
-        Command(
-            "path.save", "Save the path", _save_path, icon="save", reason=_why_no_path
-        ),
-        Command(
-            "path.render",
-            "Render the video",
-            _render_film,
-            icon="film",
-            reason=_why_no_path,
-        ),
-    ]
-
-
 # -- the data --------------------------------------------------------------------------
 
 
@@ -387,7 +314,7 @@ COMMANDS: tuple[Command[Any], ...] = (
     *_tool_commands(),
     *_select_commands(),
     *_history_commands(),
-    *_path_commands(),
+    *PATH_COMMANDS,
     *_data_commands(),
 )
 """The commands of every scene."""

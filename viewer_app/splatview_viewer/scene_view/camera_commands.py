@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.cameras import CameraModel
     from splatview_viewer.geometry.training_cameras import CameraSet
-    from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene_view.protocol import TrainedView
 
-    SceneCommand = Command[GaussianView]
+    SceneCommand = Command[TrainedView]
 
 _MAX_CAMERAS = 500
 """Training cameras that are listed with a command of their own."""
@@ -32,39 +32,39 @@ _MAX_FOUND = 20
 # -- the camera ------------------------------------------------------------------------
 
 
-def _frame(view: GaussianView) -> None:
+def _frame(view: TrainedView) -> None:
     view.rig.motion.fly_to_whole_scene()
 
 
-def _level(view: GaussianView) -> None:
+def _level(view: TrainedView) -> None:
     view.rig.motion.fly_to_whole_scene(upright=True)
 
 
-def _project(model: CameraModel, view: GaussianView) -> None:
+def _project(model: CameraModel, view: TrainedView) -> None:
     view.rig.set_lens(model, view.rig.orbit.fov)
 
 
-def _set_up(name: str, view: GaussianView) -> None:
+def _set_up(name: str, view: TrainedView) -> None:
     view.rig.up_axis.choose(name)
 
 
-def _look_from(name: str, view: GaussianView) -> None:
+def _look_from(name: str, view: TrainedView) -> None:
     view.rig.motion.fly_along(-np.array(UPS[name], float))
 
 
-def _detect_up(view: GaussianView) -> None:
+def _detect_up(view: TrainedView) -> None:
     view.rig.up_axis.detect_again()
 
 
-def _switch_drag(view: GaussianView) -> None:
+def _switch_drag(view: TrainedView) -> None:
     view.tools.of(Navigate).switch_drag()
 
 
-def _copy_camera(view: GaussianView) -> None:
+def _copy_camera(view: TrainedView) -> None:
     view.tools.of(Navigate).copy_later()
 
 
-def _paste_camera(view: GaussianView) -> None:
+def _paste_camera(view: TrainedView) -> None:
     view.tools.of(Navigate).paste_from_clipboard()
 
 
@@ -101,19 +101,19 @@ def _camera_moves() -> list[SceneCommand]:
 # -- bookmarks -------------------------------------------------------------------------
 
 
-def _keep_bookmark(digit: int | None, view: GaussianView) -> None:
+def _keep_bookmark(digit: int | None, view: TrainedView) -> None:
     view.tools.of(Navigate).bookmarks.add(digit)
 
 
-def _visit_bookmark(digit: int, view: GaussianView) -> None:
+def _visit_bookmark(digit: int, view: TrainedView) -> None:
     view.tools.of(Navigate).bookmarks.visit(digit)
 
 
-def _why_no_room(view: GaussianView) -> str | None:
+def _why_no_room(view: TrainedView) -> str | None:
     return view.tools.of(Navigate).bookmarks.reason_full
 
 
-def _why_no_bookmark(digit: int, view: GaussianView) -> str | None:
+def _why_no_bookmark(digit: int, view: TrainedView) -> str | None:
     if digit in view.tools.of(Navigate).bookmarks.by_digit:
         return None
     return f"there is no bookmark {digit}"
@@ -154,19 +154,19 @@ def _bookmark_commands() -> list[SceneCommand]:
 # -- training cameras ------------------------------------------------------------------
 
 
-def _why_no_cameras(view: GaussianView) -> str | None:
+def _why_no_cameras(view: TrainedView) -> str | None:
     if view.tools.of(Frustums).cameras is None:
         return "there are no training cameras"
     return None
 
 
-def _why_not_through(view: GaussianView) -> str | None:
+def _why_not_through(view: TrainedView) -> str | None:
     if view.tools.of(Frustums).through.index is None:
         return "the view looks through no training camera"
     return None
 
 
-def _step_camera(step: int, view: GaussianView) -> None:
+def _step_camera(step: int, view: TrainedView) -> None:
     frustums = view.tools.of(Frustums)
     if frustums.through.index is None:
         frustums.enter(frustums.last_index)
@@ -174,38 +174,38 @@ def _step_camera(step: int, view: GaussianView) -> None:
         frustums.step(step)
 
 
-def _leave_camera(view: GaussianView) -> None:
+def _leave_camera(view: TrainedView) -> None:
     view.tools.of(Frustums).leave()
 
 
-def _enter_camera(index: int, view: GaussianView) -> None:
+def _enter_camera(index: int, view: TrainedView) -> None:
     view.tools.of(Frustums).choose(index)
 
 
-def _go_to_worst(view: GaussianView) -> None:
+def _go_to_worst(view: TrainedView) -> None:
     view.tools.of(Frustums).go_to_worst()
 
 
-def _why_no_worst(view: GaussianView) -> str | None:
+def _why_no_worst(view: TrainedView) -> str | None:
     return view.tools.of(Frustums).reason_no_worst()
 
 
-def _order_cameras(view: GaussianView) -> None:
+def _order_cameras(view: TrainedView) -> None:
     frustums = view.tools.of(Frustums)
     frustums.order_by_psnr(not frustums.survey.is_by_psnr)
 
 
-def _switch_cameras(view: GaussianView) -> None:
+def _switch_cameras(view: TrainedView) -> None:
     frustums = view.tools.of(Frustums)
     frustums.change(shown=not frustums.state.shown)
 
 
-def _switch_photographs(view: GaussianView) -> None:
+def _switch_photographs(view: TrainedView) -> None:
     frustums = view.tools.of(Frustums)
     frustums.change(pictures=not frustums.state.pictures)
 
 
-def _compare_photo(comparison: str, view: GaussianView) -> None:
+def _compare_photo(comparison: str, view: TrainedView) -> None:
     view.tools.of(Frustums).change(comparison=comparison)
 
 
