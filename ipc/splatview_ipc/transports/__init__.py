@@ -129,6 +129,13 @@ class Reader(Protocol):
         """
         ...
 
+    def read_next(self, after: int = 0) -> StreamFrame | None:
+        """Return the oldest whole frame that is left with a version over `after`.
+
+        None without one. Never waits.
+        """
+        ...
+
     def holds(self, version: int) -> bool:
         """Return whether a version, or a newer one, was written. Never waits."""
         ...

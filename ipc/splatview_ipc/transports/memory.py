@@ -87,6 +87,10 @@ class MemoryTransport:
             confirmed=newest.confirmed,
         )
 
+    def read_next(self, after: int = 0) -> StreamFrame | None:
+        """Return the newest frame: no other one is kept."""
+        return self.read(after)
+
     def turn(self, now: float) -> float | None:
         return None
 
