@@ -130,6 +130,26 @@ def test_writer_says_if_tensors_fit_and_refuses_larger_ones(
     assert ring_pair.read(1).version == 3
 
 
+def test_ring_is_read_in_the_order_of_versions(ring_pair: TransportPair) -> None:
+    last_version = 0
+    for version in range(1, 4):
+        ring_pair.write(10, version)
+    for version in range(1, 4):
+        frame = ring_pair.reader.read_next(last_version)
+        assert frame is not None
+        with frame:
+            assert frame.version == version
+        last_version = version
+    assert ring_pair.reader.read_next(last_version) is None
+    for version in range(4, 40):
+        ring_pair.write(10, version)
+    # What was overwritten is left out.
+    frame = ring_pair.reader.read_next(3)
+    assert frame is not None
+    with frame:
+        assert 4 < frame.version <= 39
+
+
 def test_overwritten_frame_is_not_intact_and_counted_as_torn(
     ring_pair: TransportPair,
 ) -> None:
