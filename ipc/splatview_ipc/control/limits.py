@@ -30,8 +30,6 @@ MAX_TENSOR_NAME = 120
 MAX_DIMS = 8
 MAX_SHARDS = 64
 """Parts of one scene, each published by another process."""
-MAX_SIDE = 16384
-"""Pixels along a picture that a viewer asks for."""
 MAX_EXTENT = 1 << 40
 """Elements along one dimension."""
 MAX_META = 32

@@ -18,6 +18,7 @@ from msgspec import Meta
 from splatview_ipc.control import limits
 from splatview_ipc.control.dtypes import DType  # noqa: TC001  msgspec reads it
 from splatview_ipc.kinds.cameras import CAMERA_LIMITS
+from splatview_ipc.kinds.picture import MAX_SIDE
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]
@@ -331,8 +332,8 @@ class Photos(_Message, frozen=True):
 class DrawnCamera(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The camera of a picture, as `kinds.picture` describes it."""
 
-    width: Annotated[int, Meta(ge=1, le=limits.MAX_SIDE)]
-    height: Annotated[int, Meta(ge=1, le=limits.MAX_SIDE)]
+    width: Annotated[int, Meta(ge=1, le=MAX_SIDE)]
+    height: Annotated[int, Meta(ge=1, le=MAX_SIDE)]
     viewmat: Annotated[tuple[float, ...], Meta(min_length=16, max_length=16)]
     """World to camera in OpenCV axes, row by row."""
     K: Annotated[tuple[float, ...], Meta(min_length=9, max_length=9)]

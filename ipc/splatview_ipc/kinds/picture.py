@@ -21,7 +21,6 @@ trouble   why there is no picture, for users: the end of a traceback, in lines
 
 from __future__ import annotations
 
-from splatview_ipc.control.limits import MAX_SIDE
 from splatview_ipc.kinds.rules import (
     INT64_MAX,
     Meta,
@@ -33,6 +32,8 @@ from splatview_ipc.kinds.rules import (
     check_tensors,
 )
 
+MAX_SIDE = 16384
+"""Pixels along a picture."""
 _TENSORS: Rules = {
     "color": (("uint8",), ("H", "W", 3)),
     "alpha": (("uint8",), ("H", "W")),
