@@ -29,6 +29,7 @@ from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.surface import Surface
 from support import stub_kind
+from support.drawn_scene import answer, scene_frame
 from support.frames import (
     cameras_frame,
     cloud,
@@ -70,6 +71,8 @@ def value(kind: str, k: int = 0, **meta: Any) -> Any:
             return small_snapshot(k)
         case "ranks":
             return rank_table(20 + k)
+        case "rendered":
+            return scene_frame(k, **meta)
         case "stub":
             levels = torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])
             return frame_of("stub", {"levels": levels}, **meta)
@@ -86,6 +89,9 @@ def view_pixels(
     rect = rect or Rect(0, 0, *screen.size)
     if view.kind not in WRITTEN:
         view.draw(screen.framebuffer, rect)
+        if view.kind == "rendered" and not view.empty:
+            answer(view.content)
+            view.draw(screen.framebuffer, rect)
         return screen.pixels()[..., :3].astype(int)
     panel = Surface()
     inner: Any = view.view

@@ -13,7 +13,9 @@ from splatview_viewer import kinds
 FILES_ONLY = {"snapshot", "ranks"}
 """Kinds that no process publishes: they are read from files."""
 DRAWN_FROM = {"rendered", "picture", "tensors"}
-"""Kinds of scenes that functions draw, which nothing publishes or shows yet."""
+"""Kinds of scenes that functions draw, which nothing publishes yet."""
+UNSHOWN = {"tensors"}
+"""Kinds that no viewer opens."""
 
 
 def folder_of(package_file: str | None) -> Path:
@@ -24,7 +26,7 @@ def folder_of(package_file: str | None) -> Path:
 def test_lists_of_kinds_agree() -> None:
     names = [kind.name for kind in kinds.KINDS]
     assert len(set(names)) == len(names)
-    assert set(names) == CHECKS.keys() - DRAWN_FROM | FILES_ONLY
+    assert set(names) == CHECKS.keys() - UNSHOWN | FILES_ONLY
     assert adapters.ADAPTERS.keys() == CHECKS.keys() - DRAWN_FROM
 
 

@@ -130,7 +130,7 @@ def test_view_draws_all_of_its_rectangle_and_nothing_else(
     np.testing.assert_array_equal((pixels == marker).all(axis=-1), ~inside)
     # A whole screen of that size would show the same.
     screen.resize(30, 21)
-    if view.kind == "gaussians":
+    if view.kind in ("gaussians", "rendered"):
         view.view.rig.frame_scene()  # type: ignore[attr-defined]
     np.testing.assert_allclose(view_pixels(view, screen), pixels[5:26, 11:41], atol=1)
 

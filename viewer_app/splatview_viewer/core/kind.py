@@ -32,9 +32,12 @@ class Link:
     """They are plotted in the panel, and not in the picture."""
     still: bool = False
     """Single pictures (`splatview shot`, `splatview.grab`) show them as well."""
+    in_order: bool = False
+    """Each frame counts, as an answer to a request does: they are taken one after the
+    other, and a view itself says when it has something new to show."""
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
-        """Take the newest frame of a stream.
+        """Take the newest frame of a stream, or the next one (`in_order`).
 
         Returns False when it was overwritten meanwhile. Raises ViewerError for a frame
         that cannot be shown.

@@ -299,6 +299,22 @@ class View(Generic[Data, State]):
         """
         return None
 
+    def awaits_picture(self, rect: Rect) -> bool:
+        """Request the exact picture of the present state, from a program that draws it.
+
+        Returns whether it has not come yet. What is drawn exactly (`Host.exact`) has to
+        wait until it has; nothing else waits.
+
+        Args:
+            rect: where it is to be drawn.
+        """
+        return False
+
+    @property
+    def trouble(self) -> str:
+        """Why its picture cannot be drawn now, for users; "" where it can."""
+        return ""
+
     def await_value(self) -> None:
         """Take note that a new value would be taken now, were the view not busy."""
 

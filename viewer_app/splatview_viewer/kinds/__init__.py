@@ -13,6 +13,7 @@ from splatview_viewer.kinds import (
     image,
     memory,
     ranks,
+    rendered,
     scalars,
     snapshot,
 )
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 KINDS = (
     gaussians.KIND,
+    rendered.KIND,
+    rendered.PICTURE,
     image.KIND,
     image.OVERLAY,
     scalars.KIND,

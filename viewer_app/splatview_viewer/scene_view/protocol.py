@@ -137,6 +137,15 @@ class SceneView(Protocol):
         """Draw the picture into a part of a framebuffer."""
         ...
 
+    def awaits_picture(self, rect: Rect) -> bool:
+        """Request an exact picture; return whether it has not come, as `View`."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why its picture cannot be drawn now; "" where it can."""
+        ...
+
     def pick_later(
         self, camera: Camera, x: float, y: float
     ) -> Callable[[], PickedPoint | None]:

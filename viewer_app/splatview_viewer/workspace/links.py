@@ -10,7 +10,7 @@ else.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import about, links_of
@@ -19,6 +19,7 @@ from splatview_viewer.workspace.shards import runs_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from splatview_ipc.control.frame import StreamFrame
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.core.kind import Link
@@ -103,10 +104,22 @@ class _LinkedStream(NamedTuple):
     stream: RemoteStream
 
 
-class _Feed:
-    """Reads a stream over an entry that is visible."""
+class Fed(Protocol):
+    """Whatever shows a stream that others lie over."""
 
-    def __init__(self, link: Link, slot: Slot, stream: RemoteStream) -> None:
+    @property
+    def content(self) -> Any:
+        """The content that takes their frames; None while there is none."""
+        ...
+
+
+FedT = TypeVar("FedT", bound=Fed)
+
+
+class Feed(Generic[FedT]):
+    """Reads a stream over one that is shown."""
+
+    def __init__(self, link: Link, slot: FedT, stream: RemoteStream) -> None:
         self.link = link
         self.slot = slot
         self.stream = stream
@@ -133,9 +146,27 @@ class _Feed:
             self.link.tend(content, self.stream, now)
 
     def take(self, now: float) -> bool:
-        """Read the newest frame; return whether there is something new to draw."""
+        """Read the newest frame; return whether there is something new to draw.
+
+        Of a link in order, all frames that have come.
+        """
+        if not self.link.in_order:
+            return self._take(self.stream.read(self.last_version), now)
+        frame = self.stream.read_next(self.last_version)
+        while frame is not None:
+            version = frame.version
+            self._take(frame, now)
+            # What was overwritten meanwhile is not read again.
+            self.last_version = max(self.last_version, version)
+            frame = self.stream.read_next(self.last_version)
+        if self.last_version < self.stream.version:
+            self._note_miss(now)
+        # Views say by themselves what is new.
+        return False
+
+    def _take(self, frame: StreamFrame | None, now: float) -> bool:
+        """Have the content take a frame; return whether it did."""
         stream = self.stream
-        frame = stream.read(self.last_version)
         if frame is None:
             self._note_miss(now)
             return False
@@ -180,7 +211,7 @@ class Links:
         """The entries that are visible in each viewport, and in the panel beside it."""
         self._opened: dict[int, RemoteStream] = {}
         """The streams of visible entries, by their `id`."""
-        self._feeds: dict[int, _Feed] = {}
+        self._feeds: dict[int, Feed[Slot]] = {}
         """Readers of the streams over visible entries, by the `id` of the stream."""
         self._fed_state: object = None
         """The streams and visible entries when the readers were found last."""
@@ -346,7 +377,7 @@ class Links:
             if key not in linked_streams or linked_streams[key].slot is not feed.slot:
                 self._feeds.pop(key).release()
         self._feeds = {
-            key: self._feeds.get(key) or _Feed(*linked)
+            key: self._feeds.get(key) or Feed(*linked)
             for key, linked in linked_streams.items()
         }
 
@@ -364,11 +395,13 @@ class Links:
         """Return whether `read` would read a frame."""
         return any(self._is_ready(feed, now) for feed in self._feeds.values())
 
-    def _is_ready(self, feed: _Feed, now: float) -> bool:
+    def _is_ready(self, feed: Feed[Slot], now: float) -> bool:
         """Return whether a feed has a new frame, which would soon be drawn."""
         view = feed.slot.view
         if feed.stream.version <= feed.last_version or now < feed.next_read:
             return False
+        if feed.link.in_order:
+            return feed.content is not None
         if feed.content is None or view is None or view.empty:
             return False
         viewports = self.viewports_of(feed.slot)

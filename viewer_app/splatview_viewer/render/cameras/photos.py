@@ -364,10 +364,14 @@ class PhotoTexture:
         right colour."""
         self._passes = PassVariants(ctx, "fullscreen.vert", "photo.frag")
 
-    def take(self, photo: np.ndarray) -> None:
+    def take(self, photo: np.ndarray, *, is_multiplied: bool = False) -> None:
         """Hold a photograph, which must not change.
 
         (H, W, 3) or (H, W, 4) uint8. Nothing is done if it is held already.
+
+        Args:
+            photo: the photograph.
+            is_multiplied: its colours are multiplied by alpha already.
         """
         if photo is self._photo:
             return
@@ -376,14 +380,15 @@ class PhotoTexture:
         can_reuse = (
             texture is not None
             and texture.size == (width, height)
-            and texture.components == channels == 3
+            and texture.components == channels
+            and (channels == 3 or is_multiplied)
         )
         if not can_reuse:
             self.drop()
             texture = self._ctx.texture((width, height), channels, alignment=1)
         assert texture is not None
         texture.write(np.ascontiguousarray(photo).tobytes(), alignment=1)
-        if channels == 4:
+        if channels == 4 and not is_multiplied:
             texture = self._premultiplied(texture)
         texture.repeat_x = False
         texture.repeat_y = False

@@ -1,0 +1,52 @@
+"""The kind of scenes that a function of the trainer's own draws, and its pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.core.kind import Kind, Link
+from splatview_viewer.scene_view.training_link import CamerasLink
+
+if TYPE_CHECKING:
+    import moderngl
+
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.kinds.rendered.view import RenderedView
+
+
+def _view(ctx: moderngl.Context, gpu_work: GpuWork) -> RenderedView:
+    from splatview_viewer.kinds.rendered.content import RenderedContent
+    from splatview_viewer.kinds.rendered.state import RenderedState
+    from splatview_viewer.kinds.rendered.view import RenderedView
+
+    return RenderedView(RenderedContent(ctx, gpu_work), RenderedState())
+
+
+class PictureLink(Link):
+    """Asks for the pictures that views of a scene need, and takes them."""
+
+    def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
+        return content.requests.take(frame)
+
+    def tend(self, content: Any, stream: Any, now: float) -> None:
+        if not stream.run.alive:
+            return
+        draw = content.requests.next_request(stream.info.index, now)
+        if draw is not None:
+            stream.request_picture(draw)
+
+
+KIND = Kind(
+    "rendered",
+    view=_view,
+    rank=0,
+    compared=True,
+    filmed=True,
+    links=(
+        CamerasLink("cameras"),
+        PictureLink("picture", over=True, in_order=True),
+    ),
+)
+PICTURE = Kind("picture")
+"""Answers to requests over a drawn scene; it has no view of its own."""

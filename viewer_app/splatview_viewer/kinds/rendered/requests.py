@@ -1,0 +1,230 @@
+"""Requests for the pictures of a scene that a function draws, and what came of them.
+
+All views of a scene in this process are one viewer to the program that draws. One request
+is under way at a time; views, panes and pages are served in turn.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.control.messages import Draw, DrawnCamera
+from splatview_viewer.core.view import frame_of
+
+if TYPE_CHECKING:
+    from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.geometry.cameras import Camera
+
+_PATIENCE_S = 1.0
+"""Seconds without an answer after which a picture is asked for once more."""
+_MAX_UNANSWERED = 8
+"""Requests whose late answers are still taken."""
+_TOKEN_BYTES = 16
+
+
+@dataclass(frozen=True)
+class WantedPicture:
+    """What a view wants to show."""
+
+    camera: Camera
+    loads: int
+    """The least version of the scene (`RenderedContent.loads`) that it is of."""
+    is_draft: bool = False
+    """The camera moves: another one is wanted soon."""
+
+
+@dataclass(frozen=True)
+class FunctionPicture:
+    """A picture that the function has drawn."""
+
+    wanted: WantedPicture
+    """What it was asked for."""
+    pixels: np.ndarray
+    """(H, W, 3) uint8, or (H, W, 4) with colours multiplied by alpha, top row first."""
+    depth: np.ndarray | None
+    """(H, W) float32, camera z; not over 0 or not finite: nothing is there."""
+    ms: float
+    """Milliseconds that the function took."""
+    seconds: float
+    """Seconds from the request to the picture."""
+    came_at: float
+
+    @property
+    def camera(self) -> Camera:
+        return self.wanted.camera
+
+    def answers(self, wanted: WantedPicture) -> bool:
+        """Return whether it is what is wanted."""
+        if self.wanted.loads < wanted.loads or self.camera != wanted.camera:
+            return False
+        return wanted.is_draft or not self.wanted.is_draft
+
+
+class PicturePlace:
+    """What one view wants, and the newest picture that came for it."""
+
+    def __init__(self) -> None:
+        self.wanted: WantedPicture | None = None
+        """None: nothing."""
+        self.wanted_since = -math.inf
+        self.picture: FunctionPicture | None = None
+        self.has_news = False
+        """Something came since the view looked last."""
+        self._failed: WantedPicture | None = None
+        """What the function could not draw."""
+        self._retry_at = -math.inf
+
+    def want(self, wanted: WantedPicture, now: float) -> bool:
+        """Want a picture from now on; return whether that is another one, to be drawn."""
+        if wanted == self.wanted:
+            return False
+        if not self.is_waiting:
+            self.wanted_since = now
+        self.wanted = wanted
+        return self.is_waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while the picture that is wanted has not come."""
+        if self.wanted is None:
+            return False
+        return self.picture is None or not self.picture.answers(self.wanted)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the function is to be asked."""
+        has_failed = self._failed is not None and self._failed == self.wanted
+        return self.is_waiting and not (has_failed and now < self._retry_at)
+
+    def fail(self, wanted: WantedPicture, now: float) -> None:
+        """Take note that the function could not draw; it is asked again later."""
+        self._failed = wanted
+        self._retry_at = now + _PATIENCE_S
+        self.has_news = True
+
+    def put(self, picture: FunctionPicture) -> None:
+        """Show a picture from now on."""
+        self.picture = picture
+        self._failed = None
+        self.has_news = True
+
+
+class _Request(NamedTuple):
+    """A request that was sent."""
+
+    place: PicturePlace
+    wanted: WantedPicture
+    sent_at: float
+
+
+class PictureRequests:
+    """Asks for the pictures of one scene's views, one at a time."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        """Why the function draws nothing, in lines; "" where it does."""
+        self._token = secrets.token_hex(_TOKEN_BYTES)
+        """Names this viewer of the scene to whoever draws."""
+        self._places: list[PicturePlace] = []
+        """The views that want pictures; the one that was served last is at the end."""
+        self._requests: dict[int, _Request] = {}
+        """Requests without an answer, by their numbers; the last one is under way."""
+        self._number = 0
+        self._now = 0.0
+
+    def open(self) -> PicturePlace:
+        """Make a place for the pictures of a view."""
+        place = PicturePlace()
+        self._places.append(place)
+        return place
+
+    def close(self, place: PicturePlace) -> None:
+        """Ask for no more pictures of a place. Idempotent."""
+        if place in self._places:
+            self._places.remove(place)
+
+    def next_request(self, index: int, now: float) -> Draw | None:
+        """Return the request to be sent now; None: none is due.
+
+        Args:
+            index: of the stream of pictures.
+            now: time of the loop, in seconds.
+        """
+        self._now = now
+        under_way = self._requests.get(self._number)
+        if under_way is not None and now < under_way.sent_at + _PATIENCE_S:
+            return None
+        place = next((place for place in self._places if place.is_due(now)), None)
+        if place is None or place.wanted is None:
+            return None
+        self._places.remove(place)
+        self._places.append(place)
+        self._number += 1
+        self._requests[self._number] = _Request(place, place.wanted, now)
+        if len(self._requests) > _MAX_UNANSWERED:
+            del self._requests[next(iter(self._requests))]
+        return Draw(
+            index=index,
+            viewer=self._token,
+            number=self._number,
+            camera=_drawn_camera(place.wanted.camera),
+            is_draft=place.wanted.is_draft,
+        )
+
+    def take(self, frame: StreamFrame) -> bool:
+        """Take an answer, perhaps to another viewer; return False if it was overwritten.
+
+        Raises ViewerError for a frame of another kind.
+        """
+        meta = frame_of("picture", frame).meta
+        if meta.get("viewer") != self._token:
+            return frame.intact()
+        number = meta["request"]
+        request = self._requests.get(number)
+        if request is None:
+            return frame.intact()
+        arrays: dict[str, np.ndarray] = {}
+        for name, tensor in frame.tensors.items():
+            # Links bring frames to host memory.
+            assert isinstance(tensor, RemoteTensor)
+            arrays[name] = tensor.array.copy()
+        if not frame.intact():
+            return False
+        for earlier in [n for n in self._requests if n <= number]:
+            del self._requests[earlier]
+        color = arrays.get("color")
+        self.trouble = ""
+        if color is None:
+            self.trouble = str(meta.get("trouble", ""))
+            request.place.fail(request.wanted, self._now)
+            return True
+        alpha = arrays.get("alpha")
+        if alpha is not None:
+            color = np.dstack([color, alpha])
+        picture = FunctionPicture(
+            wanted=request.wanted,
+            pixels=np.ascontiguousarray(color),
+            depth=arrays.get("depth"),
+            ms=float(meta.get("ms", 0.0)),
+            seconds=max(self._now - request.sent_at, 0.0),
+            came_at=self._now,
+        )
+        request.place.put(picture)
+        return True
+
+
+def _drawn_camera(camera: Camera) -> DrawnCamera:
+    return DrawnCamera(
+        width=camera.width,
+        height=camera.height,
+        viewmat=tuple(camera.viewmat.ravel().tolist()),
+        K=tuple(camera.K.ravel().tolist()),
+        model=camera.model,
+        near=float(camera.near),
+        far=float(camera.far),
+    )

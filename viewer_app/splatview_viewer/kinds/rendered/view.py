@@ -1,0 +1,437 @@
+"""The view of a scene that a function draws, in another process.
+
+It asks for the pictures that it needs, lays the newest one over the background, and tools
+do the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import Rect, clear_rect
+from splatview_viewer.core.settings import BACKDROP, BLACK
+from splatview_viewer.core.view import Info, Section, View, Wants
+from splatview_viewer.kinds.rendered.content import RenderedContent
+from splatview_viewer.kinds.rendered.picking import pick
+from splatview_viewer.kinds.rendered.requests import WantedPicture
+from splatview_viewer.kinds.rendered.state import RenderedState
+from splatview_viewer.kinds.rendered.trouble import draw_trouble
+from splatview_viewer.render.cameras.photos import PhotoTexture
+from splatview_viewer.scene_view.camera_commands import (
+    CAMERA_COMMANDS,
+    commands_of_cameras,
+    find_cameras,
+)
+from splatview_viewer.scene_view.camera_rig import CameraRig
+from splatview_viewer.scene_view.frustums import Frustums
+from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.own_frame import has_own_frame, place_from
+from splatview_viewer.scene_view.path import PathTool
+from splatview_viewer.scene_view.path_commands import PATH_COMMANDS
+from splatview_viewer.scene_view.tool import ToolSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    import moderngl
+
+    from splatview_viewer.core.command import Command
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.jobs import RunningJob
+    from splatview_viewer.core.lane import Lane
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.core.undoable import Undoable
+    from splatview_viewer.core.view import KeyHelp, Release, Value, Visit
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.kinds.rendered.picking import ScenePoint
+    from splatview_viewer.kinds.rendered.requests import FunctionPicture, PicturePlace
+    from splatview_viewer.scene_view.state import CameraPlace
+
+_REST_S = 0.2
+"""Seconds without input after which a draft is replaced by a full picture."""
+_DRAFT_S = 1 / 15
+"""Seconds that a picture may take while the camera moves; it has fewer pixels if it would
+take longer."""
+_MIN_DRAFT_SCALE = 0.25
+_REFRESH_SHARE = 0.25
+"""Share of the time that the function may draw for a camera that rests, as the training
+goes on."""
+_PENDING_S = 1.0
+"""Seconds for which nothing else is drawn either while a picture is awaited."""
+_COMMANDS = (*CAMERA_COMMANDS, *PATH_COMMANDS)
+
+
+class RenderedView(View[RenderedContent, RenderedState]):
+    """One user's view of a scene: its camera, its picture, and its tools."""
+
+    kind: ClassVar[str] = "rendered"
+
+    def __init__(self, data: RenderedContent, state: RenderedState) -> None:
+        super().__init__(data, state)
+        self._place = data.requests.open()
+        """The picture on the screen."""
+        self._exact_place: PicturePlace | None = None
+        """The picture that is drawn exactly; None before there was one."""
+        self._texture = PhotoTexture(data.ctx)
+        self._laid: FunctionPicture | None = None
+        """The picture that was drawn last."""
+        self._moved_at = -math.inf
+        self._must_draw = False
+        self._drawn_trouble = ""
+        self.rig = CameraRig(self)
+        self.path = PathTool(self)
+        self.tools = ToolSet(self, [Frustums(self), self.path, Navigate(self)])
+
+    def take(self, link: str, value: Value) -> bool:
+        return self.data.take(value)
+
+    def change(self, **fields: Any) -> None:
+        """Change fields of the state."""
+        self.state = replace(self.state, **fields)
+
+    def redraw(self) -> None:
+        """Draw the picture again: what lies over it has changed."""
+        self._must_draw = True
+        self.host.wake()
+
+    def undoable_state(self) -> RenderedState | None:
+        if self.state.place.framed:
+            return self.state
+        return None
+
+    def restore(self, state: RenderedState) -> None:
+        self.rig.motion.interrupt()
+        self.rig.motion.flying.let_go()
+        self.state = state
+        self.mark_moving()
+
+    def undoable_parts(self) -> Sequence[Undoable]:
+        return (self.path,)
+
+    def bare_copy(self) -> RenderedView:
+        """Return another view in the same state, without tools, for exact pictures."""
+        copy = type(self)(self.data, self.state)
+        copy.draw_exactly()
+        return copy
+
+    def draw_exactly(self) -> None:
+        """Draw exact pictures of the scene from now on, without tools."""
+        self.host = Host(exact="scene")
+        self.tools.close()
+        self.tools = ToolSet(self, [])
+
+    def trained_copy(self) -> RenderedView:
+        """Return another view that draws the scene as it was trained, without tools."""
+        copy = self.bare_copy()
+        copy.state = RenderedState(background=self.state.background)
+        return copy
+
+    # -- motion --------------------------------------------------------------------
+
+    @property
+    def is_moving(self) -> bool:
+        """True if the camera was moved just now."""
+        return self.data.now - self._moved_at < _REST_S
+
+    def mark_moving(self) -> None:
+        """Prefer a smooth picture to a sharp one for now."""
+        self._moved_at = self.data.now
+
+    # -- requests ------------------------------------------------------------------
+
+    def _want_present(self, rect: Rect) -> None:
+        """Have the picture of the present camera be drawn, in `rect`."""
+        camera = self.rig.camera_of_scene(rect)
+        picture = self._place.picture
+        loads = self.data.loads
+        wanted = WantedPicture(camera, loads)
+        if picture is not None and self.is_moving:
+            scale = _draft_scale(picture, camera)
+            if scale < 1:
+                wanted = WantedPicture(_scaled(camera, scale), loads, is_draft=True)
+        elif picture is not None and picture.camera == camera:
+            pause = picture.seconds / _REFRESH_SHARE
+            if self.data.now < picture.came_at + pause:
+                wanted = WantedPicture(camera, picture.wanted.loads)
+        if self._place.want(wanted, self.data.now):
+            # The request is sent in the next turn.
+            self.host.wake()
+
+    def awaits_picture(self, rect: Rect) -> bool:
+        if self.data.summary is None:
+            return True
+        if self._exact_place is None:
+            self._exact_place = self.data.requests.open()
+        place = self._exact_place
+        camera = self.rig.camera_of_scene(rect)
+        wanted = place.wanted
+        if wanted is None or wanted.camera != camera:
+            place.want(WantedPicture(camera, self.data.loads), self.data.now)
+            self.host.wake()
+        if place.is_waiting:
+            return True
+        # The next exact picture of this camera is of the scene as it is then.
+        place.wanted = None
+        return False
+
+    @property
+    def trouble(self) -> str:
+        return self.data.trouble
+
+    # -- pictures ------------------------------------------------------------------
+
+    @property
+    def background(self) -> Color:
+        """The colour behind what the function leaves transparent."""
+        if self.state.background is not None:
+            return self.state.background
+        if self.host.exact == "scene":
+            return BLACK
+        return BACKDROP
+
+    @property
+    def picture(self) -> FunctionPicture | None:
+        """The newest picture on the screen; None before the first one."""
+        return self._place.picture
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        self.rig.rect = rect
+        # The orbit takes the place of a view that is followed, before anything else.
+        _ = self.rig.orbit
+        camera = self.rig.camera_of_scene(rect)
+        if self.host.exact:
+            picture = self._exact_picture(camera)
+        else:
+            self._want_present(rect)
+            picture = self._place.picture
+            self._place.has_news = False
+        self._laid = picture
+        self.drawn_camera = camera if picture is None else picture.camera
+        self.lay_picture(framebuffer, rect)
+        self.tools.draw(framebuffer, rect)
+
+    def _exact_picture(self, camera: Camera) -> FunctionPicture:
+        """Return the picture of exactly this camera. Raises RendererError without one."""
+        place = self._exact_place
+        picture = None if place is None else place.picture
+        if picture is None or picture.camera != camera:
+            raise RendererError(
+                "the function has not drawn the picture of this camera yet; try again"
+            )
+        return picture
+
+    def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw the picture that was drawn last once more, into another framebuffer."""
+        picture = self._laid
+        if picture is None:
+            clear_rect(framebuffer, rect, self.background)
+            return
+        # Cameras keep their vertical field of view in a rectangle of another shape.
+        width = max(
+            round(rect.height * picture.camera.width / picture.camera.height), 1
+        )
+        x = rect.x + (rect.width - width) // 2
+        if width < rect.width:
+            clear_rect(framebuffer, rect, self.background)
+        self._texture.take(picture.pixels, is_multiplied=True)
+        self._texture.draw(
+            framebuffer,
+            Rect(x, rect.y, width, rect.height),
+            rect,
+            self.background,
+        )
+
+    def pick_later(
+        self, camera: Camera, x: float, y: float
+    ) -> Callable[[], ScenePoint | None]:
+        """Start to find the point under a pixel, as `SceneView.pick_later`."""
+        picture = self._place.picture
+        sample = self.data.sample
+
+        def find() -> ScenePoint | None:
+            return pick(picture, sample, camera, x, y)
+
+        return find
+
+    # -- the loop ------------------------------------------------------------------
+
+    def tick(self, now: float) -> bool:
+        """Advance to `now`; a draft is followed by a full picture once the user rests."""
+        data = self.data
+        data.now = now
+        needs_redraw = self._must_draw or self._place.has_news
+        needs_redraw |= data.trouble != self._drawn_trouble
+        self._must_draw = False
+        self._place.has_news = False
+        self._drawn_trouble = data.trouble
+        needs_redraw |= self.tools.tick(now)
+        if self._place.wanted is not None and self.state.place.framed:
+            self._want_present(self.rig.rect)
+        return needs_redraw
+
+    def work(self) -> bool:
+        return self.path.film_maker.advance()
+
+    def release(self, occasion: Release) -> None:
+        if occasion == "idle":
+            return
+        # Nothing is drawn for what nobody sees.
+        self._place.wanted = None
+        self._texture.drop()
+        if occasion == "away":
+            return
+        self.rig.motion.close()
+        self.tools.close()
+        self._texture.close()
+        for place in (self._place, self._exact_place):
+            if place is not None:
+                self.data.requests.close(place)
+
+    # -- tools ---------------------------------------------------------------------
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        self.rig.rect = rect
+        return self.tools.handle(event, rect)
+
+    def dropped(self, file: Path) -> bool:
+        return self.path.storage.take_file(file)
+
+    def ui(self, rect: Rect, scale: float) -> bool:
+        # A picture to keep has nothing on it that only helps to look.
+        if self.host.exact:
+            return False
+        self.has_lines = False
+        needs_redraw = self.tools.draw_over(rect, scale)
+        if self.trouble:
+            above_bars = self.tools.above_bars(rect)
+            draw_trouble(self.data.function, self.trouble, above_bars, scale)
+        return needs_redraw
+
+    def writes_about_picture(self) -> bool:
+        return self.has_lines or bool(self.trouble)
+
+    def covered(self, rect: Rect) -> Sequence[Rect]:
+        return self.tools.covered(rect)
+
+    def commands(self) -> Sequence[Command[Any]]:
+        cameras = self.tools.of(Frustums).cameras
+        if cameras is None:
+            return _COMMANDS
+        return (*_COMMANDS, *commands_of_cameras(cameras))
+
+    def find_commands(self, text: str) -> Sequence[Command[Any]]:
+        cameras = self.tools.of(Frustums).cameras
+        if cameras is None:
+            return ()
+        return find_cameras(cameras, text)
+
+    def visit(self) -> Visit | None:
+        return self.tools.visit()
+
+    def lanes(self) -> Sequence[Lane]:
+        return self.tools.lanes()
+
+    def jobs(self) -> Sequence[RunningJob]:
+        survey = self.tools.of(Frustums).survey
+        return [*self.path.film_maker.jobs(), *survey.jobs()]
+
+    def panel(self) -> Sequence[Section]:
+        show = Section("Show", self._draw_controls, opened=True, reset=self._reset)
+        return [show, *self.tools.sections()]
+
+    def _draw_controls(self) -> None:
+        from splatview_viewer.ui import theme
+        from splatview_viewer.ui import widgets as ui
+        from splatview_viewer.ui.color_field import draw_color
+
+        for phrase in self._phrases():
+            ui.wrapped(phrase, theme.DIM)
+        background = draw_color(
+            "Background",
+            "Colour behind what the function leaves transparent",
+            self.background,
+        )
+        if background != self.background:
+            self.change(background=background)
+
+    def _reset(self) -> None:
+        """Show the scene as at first, seen from where it is seen."""
+        state = self.state
+        self.state = RenderedState(place=state.place, training=state.training)
+
+    @property
+    def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
+        return self.tools.key_helps()
+
+    # -- beside other scenes -------------------------------------------------------
+
+    def place_from(self, leader: Any) -> CameraPlace:
+        return place_from(self, leader)
+
+    def has_own_frame(self, leader: Any) -> bool:
+        return has_own_frame(self, leader)
+
+    # -- the caller's questions ----------------------------------------------------
+
+    @property
+    def wants(self) -> Wants:
+        return Wants(moving=self.is_moving, pending=self._is_pending)
+
+    @property
+    def _is_pending(self) -> bool:
+        """True while there is nothing new to show until a picture comes."""
+        place = self._place
+        if self.host.exact or place.picture is None or self.trouble:
+            return False
+        is_late = self.data.now - place.wanted_since > _PENDING_S
+        return place.is_waiting and not place.has_news and not is_late
+
+    def info(self) -> Info:
+        phrases = self._phrases()
+        details = [*phrases, *self.tools.details()]
+        picture = self.picture
+        if picture is not None and picture.wanted.is_draft:
+            scale = picture.camera.height / max(self.rig.rect.height, 1)
+            details.append(f"at {scale:.0%} for now")
+        if self.data.step is not None:
+            details.append(f"step {self.data.step:,}")
+        return Info(details=details, path=phrases, facts=phrases[1:])
+
+    def _phrases(self) -> list[str]:
+        """Return who draws the pictures, and how long one takes."""
+        phrases = [f"drawn by {self.data.function or 'a function'}"]
+        if self.picture is not None:
+            phrases.append(f"{self.picture.ms:.3g} ms a picture")
+        return phrases
+
+    @property
+    def timings(self) -> Mapping[str, float]:
+        if self.picture is None:
+            return {}
+        return {"function": self.picture.ms}
+
+
+def _draft_scale(picture: FunctionPicture, camera: Camera) -> float:
+    """Return the scale of the next picture's sides at which it comes in time.
+
+    Args:
+        picture: the last one, of any size.
+        camera: the camera of a picture in full resolution.
+    """
+    pixels = picture.camera.width * picture.camera.height
+    full_s = picture.seconds * camera.width * camera.height / pixels
+    if full_s <= _DRAFT_S:
+        return 1.0
+    return max(math.sqrt(_DRAFT_S / full_s), _MIN_DRAFT_SCALE)
+
+
+def _scaled(camera: Camera, scale: float) -> Camera:
+    """Return a camera that sees the same in fewer pixels."""
+    width = max(round(camera.width * scale), 1)
+    height = max(round(camera.height * scale), 1)
+    return camera.resized(width, height)
