@@ -126,9 +126,9 @@ def test_costs_in_the_readme_are_those_of_the_results() -> None:
     memory = row_of("gpu_publish.nvidia-h200.json", "what", "GPU memory added by")
     assert memory["median"] == "+0.0 MiB in torch, +0 MiB by the driver"
     assert "six million Gaussians adds" in readme
-    slow = first_number(training_row("published at every step")["training speed"])
-    quick = first_number(training_row("scene refreshed")["training speed"])
-    assert f"| {100 * slow:.0f} to {int(100 * quick)} % |\n" in readme
+    shown = (training_row("published at every step"), training_row("scene refreshed"))
+    lowest = min(first_number(row["training speed"]) for row in shown)
+    assert f"| {int(100 * lowest)} % |\n" in readme
     moving = training_row("camera moving all the time")
     speed = first_number(moving["training speed"])
     pictures = first_number(moving["images/s"])

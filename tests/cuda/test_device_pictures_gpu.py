@@ -23,7 +23,14 @@ pytestmark = pytest.mark.cuda
 W = 638
 H = 480
 RECT = Rect(0, 0, W, H)
-FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+def camera_at(x: float) -> Camera:
+    """Return a camera that looks at the ball from a little aside."""
+    return Camera(look_at((x, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+FRONT = camera_at(0.0)
 
 
 @pytest.fixture(name="screen")
@@ -84,12 +91,12 @@ def test_pictures_are_those_of_opengl(view: Any, screen: OffscreenScreen) -> Non
     assert_opengl_agrees(view, screen)
     view.handle(PointerPress(300, 200), RECT)
     now = 10.0
-    for x in range(300, 380, 10):
+    for x in range(310, 390, 10):
         view.handle(PointerMove(x, 200), RECT)
         view.tick(now)
         now += 0.01
         assert_opengl_agrees(view, screen)
-    view.handle(PointerRelease(380, 200), RECT)
+    view.handle(PointerRelease(390, 200), RECT)
     assert view.view.picture.key.options.is_draft
     assert view.tick(now + 1.0)
     assert_opengl_agrees(view, screen)
@@ -116,7 +123,10 @@ def test_a_tool_that_paints_leaves_pictures_to_opengl(
     assert view.draw_on_device(RECT, None) is None
     painted = view_pixels(view, screen)
     assert np.abs(painted - first.cpu().numpy().astype(int)).max() <= 1
+    # What OpenGL has drawn is kept for as long as it is what the camera sees.
     view.view.change(chosen=None, background=(0.0, 0.0, 0.0))
+    assert view.draw_on_device(RECT, None) is None
+    view.view.rig.use_camera(camera_at(0.3))
     assert_opengl_agrees(view, screen)
 
 
@@ -134,6 +144,7 @@ def test_the_page_gets_what_cuda_drew(rig: Rig) -> None:
     scene.view.rig.use_camera(FRONT)
     for k in range(2):
         until_ready(page_screen)
+        scene.view.rig.use_camera(camera_at(0.1 * k))
         pixels = scene.draw_on_device(place, pictures.gpu)
         assert pixels is not None
         pictures.put(pixels, place)

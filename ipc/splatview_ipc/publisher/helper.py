@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.run_folder import SOCKET_NAME
 from splatview_ipc.control.sockets import EndedError, Server, wait_readable
+from splatview_ipc.cuda import retiring
 from splatview_ipc.publisher.viewers import Viewers
 from splatview_ipc.shm.control_block import DROPPED, ControlBlock
 
@@ -286,8 +286,7 @@ class Helper:
                 self._report(error)
                 due_times.append(now + _AFTER_FAULT_S)
         due_times.append(self._viewers.announce(now))
-        retiring = sys.modules.get("splatview_ipc.cuda.retiring")
-        if retiring is not None and not retiring.release_idle():
+        if not retiring.release_idle():
             due_times.append(now + _RETIRING_S)
         turn_due = min((t for t in due_times if t is not None), default=math.inf)
         schedule.turn_due = turn_due

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import descriptors, limits, mail
 from splatview_ipc.control.run_folder import create_run
+from splatview_ipc.cuda import retiring
 from splatview_ipc.publisher.helper import CLOCK, Helper
 from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm.control_block import FAULTS, ControlBlock
@@ -156,9 +157,7 @@ class Publisher:
             for stream in streams:
                 stream.end()
             self.control.close()
-            retiring = sys.modules.get("splatview_ipc.cuda.retiring")
-            if retiring is not None:
-                retiring.release_all()
+            retiring.release_all()
         # A signal's handler may have closed it meanwhile.
         with contextlib.suppress(ValueError):
             _open_publishers.remove(self)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import limits, mail
 from splatview_ipc.control.errors import RuntimeFolderError, SharingError
 from splatview_ipc.control.run_folder import list_runs, remove_stale, runtime_folder
+from splatview_ipc.cuda import retiring
 from splatview_ipc.subscriber.remote_run import RemoteRun
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ class Subscriber:
             if self._scan():
                 self.changes += 1
                 has_changed = True
-        retiring = sys.modules.get("splatview_ipc.cuda.retiring")
-        if retiring is not None:
-            retiring.release_idle()
+        retiring.release_idle()
         return has_changed
 
     def wait_for_runs(self, timeout: float) -> None:
