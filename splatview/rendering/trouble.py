@@ -1,0 +1,42 @@
+"""The text of a function's fault, for users."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+MAX_TROUBLE = 1000
+"""Characters of the text of a fault."""
+_MAX_CALLS = 6
+_OUR_FOLDERS = tuple(
+    os.path.join(os.sep, "splatview", folder, "") for folder in ("rendering", "api")
+)
+"""Folders whose lines no user needs in a traceback."""
+
+
+class RenderError(Exception):
+    """What a function returned cannot be shown; the text is for users."""
+
+
+def trouble_text(error: BaseException) -> str:
+    """Return the end of an error's traceback, for users, without our own lines."""
+    if isinstance(error, RenderError):
+        return last_lines(str(error))
+    calls = [
+        call
+        for call in traceback.extract_tb(error.__traceback__)
+        if not any(folder in call.filename for folder in _OUR_FOLDERS)
+    ]
+    lines = traceback.format_list(calls[-_MAX_CALLS:])
+    lines += traceback.format_exception_only(type(error), error)
+    return last_lines("".join(lines))
+
+
+def last_lines(text: str) -> str:
+    """Return the last lines of a text, as many as a viewer is sent."""
+    text = text.strip()
+    if len(text) <= MAX_TROUBLE:
+        return text
+    # From the start of a line, where there is one.
+    _, _, lines = text[-MAX_TROUBLE:].partition("\n")
+    return lines or text[-MAX_TROUBLE:]
