@@ -8,9 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.app.shot import parse_background
-from splatview_viewer.app.still import DEFAULT_SIZE, Still, StillOptions
+from splatview_viewer.app.still import (
+    DEFAULT_SIZE,
+    PICTURE_S,
+    Still,
+    StillOptions,
+    wait_until,
+)
 from splatview_viewer.app.stills import Named, draw_named
-from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MIN_SIZE, Rect, parse_size
 from splatview_viewer.formats.camera_paths import Film, check_length, read_path
 from splatview_viewer.formats.films import check_film, make_writer
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.app.commands.pictures import Video
     from splatview_viewer.core.view import Value
-    from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene_view.protocol import SceneView
 
 _POLL_S = 0.001
 """Seconds to wait for a job of the film before the next look."""
@@ -72,7 +78,7 @@ def _film(
     """
     if not about(still.kind).filmed:
         raise ViewerError(
-            f"video: this is of kind {still.kind}; only Gaussians can be filmed"
+            f"video: this is of kind {still.kind}; only scenes can be filmed"
         )
     size = options.size
     if size is None:
@@ -83,7 +89,7 @@ def _film(
     still.draw((MIN_SIZE, MIN_SIZE))
     if not still.is_intact():
         return None
-    view = still.scene
+    view = still.camera_view
     assert view is not None
     if path is None:
         path = _turntable(view, size)
@@ -98,30 +104,39 @@ def _film(
         make_writer(command.out, *size, planned.fps, is_transparent),
         transparent=is_transparent,
     )
-    _wait_for(filming)
+    _wait_for(filming, still)
     return filming.drawn
 
 
-def _turntable(view: GaussianView, size: tuple[int, int]) -> Film:
+def _turntable(view: SceneView, size: tuple[int, int]) -> Film:
     """Return a film of one turn around a scene."""
     camera = view.rig.camera(Rect(0, 0, *size))
     sample = view.data.sample
     if camera is None or sample is None:
-        raise ViewerError("video: there are no Gaussians to film")
+        raise ViewerError("video: there is nothing to film")
     return Film(turntable(camera, sample.middle, view.rig.up_axis.direction))
 
 
-def _wait_for(filming: Filming) -> None:
+def _wait_for(filming: Filming, still: Still) -> None:
     """Draw a film to its end, with reports on stderr.
 
     Raises ViewerError if it fails.
     """
     progress = _FilmProgress(filming)
+
+    def advance() -> bool | None:
+        drawn = filming.drawn
+        still.read_links()
+        filming.advance()
+        filming.wait(_POLL_S)
+        progress.report()
+        has_advanced = filming.drawn != drawn or filming.drawn == filming.total
+        return has_advanced or filming.is_ended or None
+
     try:
         while not filming.is_ended:
-            filming.advance()
-            filming.wait(_POLL_S)
-            progress.report()
+            if wait_until(advance, time.monotonic() + PICTURE_S) is None:
+                raise LateError(f"video: no picture came within {PICTURE_S:g} s")
         if filming.fault:
             raise ViewerError(f"video: {filming.fault}")
         progress.clear()

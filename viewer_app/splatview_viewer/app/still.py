@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview_viewer.core.errors import CameraError, ViewerError
+from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
 from splatview_viewer.core.view import GradualView, has_arrived
 from splatview_viewer.geometry.camera_text import camera_from_json
@@ -17,6 +17,7 @@ from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.kinds.rendered.view import RenderedView
 from splatview_viewer.shell.kept_pictures import transparent_picture
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ any case."""
 _LATE_WRITE_S = 0.1
 """Seconds for an image in place: the trainer's GPU may write it later than it was
 announced."""
+PICTURE_S = 60.0
+"""Seconds for a picture that another program draws."""
 _COMPLETE_S = 300.0
 """Seconds for a plot to be complete: ten million events take a few."""
 
@@ -125,6 +128,10 @@ class Still:
         """The view, where it shows an image."""
         self.scene: GaussianView | None = None
         """The view, where it shows Gaussians."""
+        self.camera_view: GaussianView | RenderedView | None = None
+        """The view, where it shows a scene by a camera."""
+        self.read_links: Callable[[], object] = _read_nothing
+        """Reads the streams over the one that is drawn, of which every frame counts."""
         self._surface: Surface | None = None
         """Writes over the picture. Making it takes a tenth of a second."""
 
@@ -179,9 +186,10 @@ class Still:
             return None
         if self.scene is not None:
             self.scene.data.read_ahead()
-            if self.scene.state.background != options.background:
-                self.scene.change(background=options.background)
-            self.scene.rig.reset_to(camera)
+        if self.camera_view is not None:
+            if self.camera_view.state.background != options.background:
+                self.camera_view.change(background=options.background)
+            self.camera_view.rig.reset_to(camera)
         if options.device is not None:
             _choose_device(view, options.device, self._command)
         if options.size is None and image is not None:
@@ -196,8 +204,17 @@ class Still:
             self._image = view.view
         if isinstance(view.view, GaussianView):
             self.scene = view.view
-            self.scene.draw_exactly()
+        if isinstance(view.view, GaussianView | RenderedView):
+            self.camera_view = view.view
+            self.camera_view.draw_exactly()
         return view
+
+    @property
+    def content(self) -> Any:
+        """The content of the view; None before there is one."""
+        if self.view is None:
+            return None
+        return self.view.content
 
     def _take(self, view: ShownView, value: Value) -> bool:
         """Give a value to the view once its data has arrived.
@@ -246,9 +263,35 @@ class Still:
         if self._is_plot:
             self._draw_plot(view, rect)
             return
+        self._await_picture(view, rect)
         view.draw(self.screen.framebuffer, rect)
         if overlays and self._image is not None:
             self._draw_overlays(self._image, rect, overlays)
+
+    def _await_picture(self, view: ShownView, rect: Rect) -> None:
+        """Wait until another program has drawn the picture, where one does.
+
+        Raises ViewerError if it says that it cannot, or does not come in time.
+        """
+
+        def has_come() -> bool | None:
+            self.read_links()
+            if not view.view.awaits_picture(rect):
+                return True
+            if view.view.trouble:
+                return False
+            return None
+
+        outcome = wait_until(has_come, time.monotonic() + PICTURE_S)
+        if outcome is None:
+            raise LateError(
+                f"{self._command}: no picture came within {PICTURE_S:g} s; is the "
+                "training under way, and not paused?"
+            )
+        if not outcome:
+            raise ViewerError(
+                f"{self._command}: the picture cannot be drawn: {view.view.trouble}"
+            )
 
     def _draw_plot(self, view: ShownView, rect: Rect) -> None:
         """Draw a plot until it is complete."""
@@ -333,12 +376,13 @@ class Still:
         ViewerError for a kind that covers all of its background.
         """
         assert self.view is not None
-        if self.scene is None and self._image is None:
+        if self.camera_view is None and self._image is None:
             raise ViewerError(
                 f"{self._command}: a picture of kind {self.kind} cannot be "
                 "transparent; "
                 "leave that out"
             )
+        self._await_picture(self.view, Rect(0, 0, *size))
         pixels = transparent_picture(self.view, self.screen.ctx, size)
         assert pixels is not None
         return pixels
@@ -360,7 +404,12 @@ class Still:
             self._surface.close()
         self.view = None
         self.scene = None
+        self.camera_view = None
         self._surface = None
+
+
+def _read_nothing() -> None:
+    """Read no streams: there are none over what is drawn."""
 
 
 def _choose_show(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from splatview_ipc.control.errors import SharingError
@@ -20,7 +21,7 @@ from splatview_viewer.core.screen import MIN_SIZE
 from splatview_viewer.kinds import kind_of
 from splatview_viewer.recording.recording import Recording, streams_in
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.links import linked_to, open_linked
+from splatview_viewer.workspace.links import Feed, linked_to, open_linked
 from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.shards import ShardedStream
 from splatview_viewer.workspace.sources import make_subscriber
@@ -129,6 +130,8 @@ class _OpenStream:
 
     stream: RemoteStream
     still: Still
+    feeds: dict[int, Feed[Still]] = field(default_factory=dict)
+    """Readers of the streams over it of which every frame counts, by their `id`."""
     version: int = 0
     """The version that `still` shows; 0: none."""
     last_use: float = 0.0
@@ -269,12 +272,25 @@ class Stills:
         if opened is None:
             still = Still(self.screen, stream.kind, self._command, self._camera_name)
             opened = _OpenStream(stream, still)
+            still.read_links = partial(self._read_links, opened)
             stream.open()
             still.load()
         self._open[key] = opened
         while len(self._open) > _MAX_OPEN:
             self._release(next(iter(self._open)))
         return opened
+
+    def _read_links(self, opened: _OpenStream) -> None:
+        """Read the streams over one of which every frame counts, in order."""
+        self._subscriber.poll()
+        now = time.monotonic()
+        for link, linked in linked_to(opened.stream, self._subscriber.streams):
+            if not link.in_order:
+                continue
+            feed = opened.feeds.setdefault(id(linked), Feed(link, opened.still, linked))
+            feed.tend(now)
+            if linked.version > feed.last_version:
+                feed.take(now)
 
     def _why_nothing(self, stream: RemoteStream, request: RenderRequest) -> ViewerError:
         """Return the error for a stream that brought no frame in time."""

@@ -360,6 +360,8 @@ class PairView(View[PairSource, PairState]):
         needs_redraw = any(self._call_sides(lambda view: view.tick(now)))
         if now < self._measure_at:
             return needs_redraw
+        if any(self._call_sides(self._awaits_picture)):
+            return needs_redraw
         previous = _psnr_phrases(self.psnr)
         self._measure_at = math.inf
         # The pictures are without what only helps to look at them. The framebuffer is
@@ -374,6 +376,10 @@ class PairView(View[PairSource, PairState]):
             self.psnr = self._compositor.psnr()
         # As each picture is measured, only another PSNR draws it again.
         return needs_redraw or _psnr_phrases(self.psnr) != previous
+
+    def _awaits_picture(self, view: ShownView) -> bool:
+        """Return whether a side's picture, as it is measured, has not come yet."""
+        return view.view.awaits_picture(self._rect)
 
     def measure_soon(self, leader: ShownView, rect: Rect) -> None:
         """Measure what another view of the first entry sees, though it is drawn nowhere.
@@ -391,6 +397,15 @@ class PairView(View[PairSource, PairState]):
         self._framebuffer_size = rect.width, rect.height
         self._rect = rect
         self._measure_at = min(self._measure_at, self._now + _MEASURE_DELAY_S)
+
+    def awaits_picture(self, rect: Rect) -> bool:
+        awaited = [view.view.awaits_picture(rect) for view in self.views]
+        return any(awaited)
+
+    @property
+    def trouble(self) -> str:
+        troubles = filter(None, (view.view.trouble for view in self.views))
+        return next(troubles, "")
 
     def dropped(self, file: Path) -> bool:
         lead = self.lead

@@ -51,9 +51,14 @@ class Camerawork:
         self.size = width, height
         self._ctx = ctx
 
+    @property
+    def trouble(self) -> str:
+        """Why the scene cannot be drawn now; "" where it can."""
+        return self._view.trouble
+
     def picture(
         self, film: Film, seconds: float, transparent: bool = False
-    ) -> np.ndarray:
+    ) -> np.ndarray | None:
         """Return the picture at a time of the film, top row first.
 
         Args:
@@ -63,8 +68,11 @@ class Camerawork:
 
         Returns:
             (H, W, 3) uint8; transparent: (H, W, 4), colours not multiplied by alpha.
+            None while another program has not drawn it yet.
         """
         self._view.rig.reset_to(film.path.camera_at(seconds, *self.size))
+        if self._view.awaits_picture(Rect(0, 0, *self.size)):
+            return None
         if transparent:
             return see_through(self._ctx, self.size, self._draw)
         (picture,) = _draw_over(self._ctx, self.size, self._draw, self._background)
@@ -179,6 +187,9 @@ class Filming:
                 picture = self._camerawork.picture(
                     self.film, self.drawn / self.film.fps, self._transparent
                 )
+                if picture is None:
+                    self._await_picture()
+                    return
                 self._write(picture)
             except Exception as error:
                 # Without an end the film would never be closed.
@@ -186,6 +197,12 @@ class Filming:
                 return
             if time.perf_counter() - started_at >= seconds:
                 return
+
+    def _await_picture(self) -> None:
+        """Give up if another program says that it cannot draw the next picture."""
+        trouble = self._camerawork.trouble
+        if trouble:
+            self._give_up(f"the picture cannot be drawn: {trouble}")
 
     def _can_draw(self) -> bool:
         """Account for written pictures; return whether to draw the next one now."""

@@ -183,7 +183,9 @@ class PhotoSurvey:
             return True
         self._missing = 0
         started_at = time.perf_counter()
-        self._meter.begin(camera, photo)
+        if not self._meter.begin(camera, photo):
+            self._next_at = now + READ_DELAY
+            return False
         self._is_measuring = True
         # Where the processor draws, it has as much time for all else.
         seconds = time.perf_counter() - started_at

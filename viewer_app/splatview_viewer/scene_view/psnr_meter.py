@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.cameras.photos import PhotoTexture
-    from splatview_viewer.scene_view.protocol import TrainedView
+    from splatview_viewer.scene_view.protocol import SceneView, TrainedView
 
 READ_DELAY = 0.05
 """Seconds until the GPU is asked what the PSNR came to."""
@@ -47,6 +47,8 @@ class PsnrMeter:
         """The measurement that the GPU makes now."""
         self._next_at = 0.0
         """Time of the next step of a measurement."""
+        self._copy: SceneView | None = None
+        """Draws what is measured, while another program draws that."""
 
     @property
     def text(self) -> str:
@@ -60,6 +62,7 @@ class PsnrMeter:
         self.psnr = None
         self._measured = None
         self._pending = None
+        self._drop_copy()
 
     def tick(self, now: float, index: int, camera: Camera, photo: np.ndarray) -> bool:
         """Measure if that is due; return whether the PSNR has changed.
@@ -83,39 +86,54 @@ class PsnrMeter:
         key = _PsnrKey(index, id(photo), view.data.loads, view.background)
         if key == self._measured or view.is_moving:
             return False
-        self.begin(camera, photo)
-        self._pending = key
         self._next_at = now + READ_DELAY
+        if self.begin(camera, photo):
+            self._pending = key
         return False
 
     def result(self) -> float | None:
         """Return the PSNR of what `begin` compared, in dB; waits for the GPU."""
         return self._compositor.psnr()
 
-    def begin(self, camera: Camera, photo: np.ndarray) -> None:
-        """Have the GPU compare the photograph of a camera with the scene."""
+    def begin(self, camera: Camera, photo: np.ndarray) -> bool:
+        """Have the GPU compare the photograph of a camera with the scene.
+
+        Returns False while another program has not drawn the scene yet: to be called
+        again soon.
+        """
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
+        copy = self._copy or self._view.trained_copy()
+        self._copy = copy
+        copy.rig.use_camera(at_size(camera, width, height))
+        if copy.awaits_picture(rect):
+            return False
         # The bound framebuffer must not stay ours: it may be released before
         # anything else is drawn. `ctx.fbo` may be one that was released meanwhile.
         bound = self._view.data.ctx.detect_framebuffer()
-        copy = self._view.trained_copy()
         try:
-            copy.rig.use_camera(at_size(camera, width, height))
             copy.draw(self._compositor.target(0, width, height, "f1"), rect)
             background = copy.background
         finally:
-            copy.release("closed")
+            self._drop_copy()
         photographed = self._compositor.target(1, width, height, "f1")
         self._photo_texture.take(photo)
         self._photo_texture.draw(photographed, rect, background=background)
         self._compositor.measure()
         bound.use()
+        return True
+
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.release("closed")
+            self._copy = None
 
     def drop(self) -> None:
         """Release what is only needed to measure."""
+        self._drop_copy()
         self._compositor.drop()
 
     def close(self) -> None:
         """Release everything. Idempotent."""
+        self._drop_copy()
         self._compositor.close()

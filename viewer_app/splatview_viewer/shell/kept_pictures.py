@@ -42,6 +42,11 @@ def keep_picture(
         user.say(f"Saved {path}")
 
 
+def awaits_picture(user: User, view: ShownView) -> bool:
+    """Return whether a picture to be kept has not come from the program that draws it."""
+    return view.view.awaits_picture(Rect(0, 0, *user.screen.state.size))
+
+
 def _opaque_picture(user: User, view: ShownView, *, is_bare: bool) -> np.ndarray:
     """Return what a view shows, (H, W, 3) uint8, top row first.
 

@@ -18,7 +18,7 @@ from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
 from splatview_viewer.scene_view.tool import in_order
-from splatview_viewer.shell.kept_pictures import keep_picture
+from splatview_viewer.shell.kept_pictures import awaits_picture, keep_picture
 from splatview_viewer.shell.run_record import record_commands, record_of
 from splatview_viewer.shell.time_area import lane_of_command
 from splatview_viewer.ui import theme
@@ -83,6 +83,9 @@ class Viewport:
         """Faults of what one user sees and does here, which others do not see."""
         self._told_fault = ""
         """The last reason why input failed that the user was told."""
+        self._picture_to_keep: bool | None = None
+        """The user wants to keep a picture that another program draws now: True for one
+        with nothing behind; None: none."""
         self._timed_key: str | None = None
         """The entry whose latency is measured."""
         self._timed_ns = 0
@@ -148,6 +151,7 @@ class Viewport:
         """
         self.by_itself = False
         self.refusal = None
+        self._picture_to_keep = None
         self.user.catalogue.show(self, key)
 
     @property
@@ -167,6 +171,8 @@ class Viewport:
         return self._ask(lambda view: view.wants.pending, False)
 
     def tick(self, now: float) -> None:
+        if self._picture_to_keep is not None:
+            self.keep_picture(self._picture_to_keep)
         if self._ask(lambda view: view.tick(now), False):
             self.user.mark_pictures()
 
@@ -452,9 +458,15 @@ class Viewport:
             return
 
         def keep(slot: Slot, view: ShownView) -> None:
-            keep_picture(self.user, slot.entry, view, is_transparent=transparent)
+            if awaits_picture(self.user, view) and not view.view.trouble:
+                self._picture_to_keep = transparent
+            else:
+                keep_picture(self.user, slot.entry, view, is_transparent=transparent)
 
+        self._picture_to_keep = None
         self._attempt("keeping the picture", keep, None)
+        if self._picture_to_keep is not None:
+            return
         reason = self.faults.reason("keeping the picture")
         if reason:
             self.user.say(f"The picture is not kept: {reason}")
