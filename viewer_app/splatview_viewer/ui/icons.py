@@ -92,6 +92,7 @@ _GLYPHS = {
 _OF_KINDS = {
     "image": "image",
     "gaussians": "gaussians",
+    "rendered": "gaussians",
     "cameras": "cameras",
     "scalars": "scalars",
     "memory": "memory",

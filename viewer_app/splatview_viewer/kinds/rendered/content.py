@@ -49,7 +49,8 @@ class RenderedContent:
         """The step of the training."""
         self.now = 0.0
         """Time of the loop."""
-        self._scene_trouble = ""
+        self.trouble = ""
+        """Why no picture of it can be drawn, in lines; "" where one can."""
 
     def take(self, value: Value) -> bool:
         """Take a frame of the scene, as `View.take`."""
@@ -65,7 +66,7 @@ class RenderedContent:
         self.sample = SceneSample(points, np.ones(len(points), np.float32))
         self.summary = RenderedSummary(len(points))
         self.function = str(frame.meta.get("function", ""))
-        self._scene_trouble = str(frame.meta.get("trouble", ""))
+        self.trouble = str(frame.meta.get("trouble", ""))
         step = frame.meta.get("step")
         self.step = step if type(step) is int else None
         self.loads += 1
@@ -73,11 +74,6 @@ class RenderedContent:
 
     def current_sample(self) -> SceneSample | None:
         return self.sample
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can be drawn, in lines; "" where it can."""
-        return self._scene_trouble or self.requests.trouble
 
 
 def _sphere_points() -> np.ndarray:

@@ -76,6 +76,8 @@ class PicturePlace:
         self.picture: FunctionPicture | None = None
         self.has_news = False
         """Something came since the view looked last."""
+        self.trouble = ""
+        """Why the function did not draw what was wanted last, in lines."""
         self._failed: WantedPicture | None = None
         """What the function could not draw."""
         self._retry_at = -math.inf
@@ -101,15 +103,17 @@ class PicturePlace:
         has_failed = self._failed is not None and self._failed == self.wanted
         return self.is_waiting and not (has_failed and now < self._retry_at)
 
-    def fail(self, wanted: WantedPicture, now: float) -> None:
+    def fail(self, wanted: WantedPicture, trouble: str, now: float) -> None:
         """Take note that the function could not draw; it is asked again later."""
         self._failed = wanted
+        self.trouble = trouble
         self._retry_at = now + _PATIENCE_S
         self.has_news = True
 
     def put(self, picture: FunctionPicture) -> None:
         """Show a picture from now on."""
         self.picture = picture
+        self.trouble = ""
         self._failed = None
         self.has_news = True
 
@@ -126,8 +130,6 @@ class PictureRequests:
     """Asks for the pictures of one scene's views, one at a time."""
 
     def __init__(self) -> None:
-        self.trouble = ""
-        """Why the function draws nothing, in lines; "" where it does."""
         self._token = secrets.token_hex(_TOKEN_BYTES)
         """Names this viewer of the scene to whoever draws."""
         self._places: list[PicturePlace] = []
@@ -198,10 +200,9 @@ class PictureRequests:
         for earlier in [n for n in self._requests if n <= number]:
             del self._requests[earlier]
         color = arrays.get("color")
-        self.trouble = ""
         if color is None:
-            self.trouble = str(meta.get("trouble", ""))
-            request.place.fail(request.wanted, self._now)
+            trouble = str(meta.get("trouble", ""))
+            request.place.fail(request.wanted, trouble, self._now)
             return True
         alpha = arrays.get("alpha")
         if alpha is not None:

@@ -171,6 +171,7 @@ class RenderedView(View[RenderedContent, RenderedState]):
         camera = self.rig.camera_of_scene(rect)
         wanted = place.wanted
         if wanted is None or wanted.camera != camera:
+            place.trouble = ""
             place.want(WantedPicture(camera, self.data.loads), self.data.now)
             self.host.wake()
         if place.is_waiting:
@@ -181,7 +182,10 @@ class RenderedView(View[RenderedContent, RenderedState]):
 
     @property
     def trouble(self) -> str:
-        return self.data.trouble
+        place = self._exact_place if self.host.exact else self._place
+        if self.data.trouble or place is None:
+            return self.data.trouble
+        return place.trouble
 
     # -- pictures ------------------------------------------------------------------
 
@@ -265,10 +269,10 @@ class RenderedView(View[RenderedContent, RenderedState]):
         data = self.data
         data.now = now
         needs_redraw = self._must_draw or self._place.has_news
-        needs_redraw |= data.trouble != self._drawn_trouble
+        needs_redraw |= self.trouble != self._drawn_trouble
         self._must_draw = False
         self._place.has_news = False
-        self._drawn_trouble = data.trouble
+        self._drawn_trouble = self.trouble
         needs_redraw |= self.tools.tick(now)
         if self._place.wanted is not None and self.state.place.framed:
             self._want_present(self.rig.rect)
