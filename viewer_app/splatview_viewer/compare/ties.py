@@ -148,11 +148,16 @@ class Ties:
         sizes = tuple((v.rect.width, v.rect.height) for v in viewports)
         is_resized = sorted(sizes) != sorted(ties.sizes)
         ties.sizes = sizes
-        for kind in {view.kind for view in views}:
-            alike = [view for view in views if view.kind == kind]
+        for place in dict.fromkeys(_place_type(view) for view in views):
+            alike = [view for view in views if _place_type(view) is place]
             if is_resized and ties.camera:
                 _settle_size(alike[0], ties)
-            _pull_alike(alike, ties)
+            if ties.camera:
+                _pull_places(alike, ties)
+        for kind in dict.fromkeys(view.kind for view in views):
+            alike = [view for view in views if view.kind == kind]
+            if ties.look:
+                _pull_looks(alike, ties)
         for view in views:
             ties.last_alike[view] = _LastAlike(view.view.state.place, view.look)
         if ties.step:
@@ -168,10 +173,13 @@ class Ties:
             if view is None:
                 continue
             del ties.heritage[viewport]
-            if view.kind == heritage.leader.kind and view is not heritage.leader:
-                view.follow(heritage.leader)
-                view.follow_look(heritage.leader)
-                _follow_step(view.view.playback, heritage.leader.view.playback)
+            leader = heritage.leader
+            if view is leader or _place_type(view) is not _place_type(leader):
+                continue
+            view.follow(leader)
+            if view.kind == leader.kind:
+                view.follow_look(leader)
+                _follow_step(view.view.playback, leader.view.playback)
 
 
 def lead_of(viewport: Viewport) -> ShownView | None:
@@ -221,22 +229,33 @@ def _settle_size(view: ShownView, ties: UserTies) -> None:
         ties.last_alike[view] = _LastAlike(view_place, view.look)
 
 
-def _pull_alike(alike: Sequence[ShownView], ties: UserTies) -> None:
-    """Have views of one kind follow the one that was changed since they were alike.
+def _place_type(view: ShownView) -> type:
+    """Return the type of a view's place: scenes of any kind have cameras alike."""
+    return type(view.view.state.place)
+
+
+def _pull_places(alike: Sequence[ShownView], ties: UserTies) -> None:
+    """Have views follow the one that was moved since they were alike.
 
     New ones follow the others; if all are new, the active one leads.
     """
     old_views = [view for view in alike if view in ties.last_alike]
     moved = [v for v in old_views if ties.last_alike[v].place != v.view.state.place]
-    changed = [v for v in old_views if ties.last_alike[v].look != v.look]
-    first = (old_views or alike)[0]
+    leader = (moved or old_views or alike)[0]
     for view in alike:
         is_new = view not in ties.last_alike
-        leader = (moved or [first])[0]
-        if ties.camera and view is not leader and (is_new or moved):
+        if view is not leader and (is_new or moved):
             view.follow(leader)
-        leader = (changed or [first])[0]
-        if ties.look and view is not leader and (is_new or changed):
+
+
+def _pull_looks(alike: Sequence[ShownView], ties: UserTies) -> None:
+    """Have views of one kind follow the one whose look was changed, as `_pull_places`."""
+    old_views = [view for view in alike if view in ties.last_alike]
+    changed = [v for v in old_views if ties.last_alike[v].look != v.look]
+    leader = (changed or old_views or alike)[0]
+    for view in alike:
+        is_new = view not in ties.last_alike
+        if view is not leader and (is_new or changed):
             view.follow_look(leader)
 
 

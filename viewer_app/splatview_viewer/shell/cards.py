@@ -365,6 +365,7 @@ def _put_away(viewport: Viewport) -> None:
 
 _LAST = {
     "gaussians": "This is the last scene",
+    "rendered": "This is the last picture",
     "image": "This is the last picture",
     "cameras": "These are the last cameras",
     "scalars": "These are the last curves",
