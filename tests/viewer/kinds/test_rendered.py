@@ -1,0 +1,406 @@
+"""Scenes that a function draws: whose pictures are shown, when they are asked for, and
+that what is kept of them is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support import drawn_scene
+from support.drawn_scene import DrawnScene, answer, paint, scene_frame
+from support.frames import cloud, frame_of, gaussian_frame
+from support.view_cases import change_state, scene_view, view_pixels
+from support.viewer import Viewer
+from support.wait import wait_until
+
+import splatview
+from splatview_viewer.__main__ import main
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
+from splatview_viewer.formats.camera_paths import Film
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.kinds import make_view
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.rendered.requests import PictureRequests, WantedPicture
+from splatview_viewer.kinds.rendered.trouble import wrapped_lines
+from splatview_viewer.kinds.rendered.view import RenderedView
+from splatview_viewer.render.cameras.photos import PhotoTexture
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.scene_view.psnr_meter import PsnrMeter
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.kept_pictures import transparent_picture
+
+W = 160
+H = 120
+RECT = Rect(0, 0, W, H)
+
+
+def camera_at(x: float) -> Camera:
+    return Camera(look_at((x, -1.5, -2.5), (0.3, 0.3, 0)), intrinsics(50, W, H), W, H)
+
+
+@pytest.fixture
+def view(screen: OffscreenScreen) -> Iterator[Any]:
+    screen.resize(W, H)
+    with closing(make_view("rendered", screen.ctx)) as shown:
+        shown.update(scene_frame())
+        yield shown
+
+
+def drag(viewer: Viewer, dx: int) -> None:
+    """Drag over the picture of the active pane."""
+    r = viewer.user.layout.active.rect
+    x = r.x + r.width // 2
+    y = r.y + r.height // 2
+    viewer.do(PointerPress(x, y), PointerMove(x + dx, y), PointerRelease(x + dx, y))
+
+
+def is_exact(viewer: Viewer) -> bool:
+    """Return whether the active pane shows a picture of its camera, pixel by pixel."""
+    view = viewer.shows(RenderedView)
+    if view is None or view.picture is None:
+        return False
+    return view.picture.camera == view.rig.camera(viewer.user.layout.active.rect)
+
+
+# -- pictures --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_alpha", [False, True])
+def test_picture_is_as_gaussians_from_the_same_camera(
+    view: Any, screen: OffscreenScreen, has_alpha: bool
+) -> None:
+    background = (0.2, 0.5, 0.7)
+    gaussians = scene_view(screen, GlRenderer(screen.ctx), background=background)
+    with closing(gaussians):
+        gaussians.update(gaussian_frame(cloud(300, seed=5)))
+
+        def draw(camera: Camera, _: np.ndarray) -> dict[str, np.ndarray]:
+            gaussians.view.rig.use_camera(camera)
+            if not has_alpha:
+                pixels = view_pixels(gaussians, screen, RECT).astype(np.uint8)
+                return {"color": pixels}
+            rgba = transparent_picture(gaussians, screen.ctx, (W, H))
+            assert rgba is not None
+            alpha = rgba[..., 3:] / 255
+            color = (rgba[..., :3] * alpha + 0.5).astype(np.uint8)
+            return {"color": color, "alpha": np.ascontiguousarray(rgba[..., 3])}
+
+        change_state(view, background=background)
+        view.view.rig.use_camera(camera_at(2.0))
+        view.draw(screen.framebuffer, RECT)
+        answer(view.content, draw=draw)
+        pixels = view_pixels(view, screen, RECT)
+        gaussians.view.rig.use_camera(camera_at(2.0))
+        expected = view_pixels(gaussians, screen, RECT)
+    assert expected.std() > 10
+    np.testing.assert_allclose(pixels, expected, atol=2 if has_alpha else 1)
+
+
+def test_last_picture_is_shown_until_the_next_has_come(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    view.view.rig.use_camera(camera_at(1.0))
+    first = view_pixels(view, screen, RECT)
+    view.tick(1.0)
+    view.view.rig.use_camera(camera_at(2.0))
+    view.draw(screen.framebuffer, RECT)
+    np.testing.assert_array_equal(screen.pixels()[..., :3], first)
+    assert view.wants.pending
+    assert not view.tick(1.0)
+    answer(view.content, 1.0)
+    assert not view.wants.pending
+    assert view.tick(1.0)
+    assert (view_pixels(view, screen, RECT) != first).any()
+    # What does not come is not waited for.
+    view.view.rig.use_camera(camera_at(1.0))
+    view.draw(screen.framebuffer, RECT)
+    assert view.wants.pending
+    view.tick(5.0)
+    assert not view.wants.pending
+
+
+def test_slow_function_draws_fewer_pixels_while_the_camera_moves(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    content = view.content
+    view.tick(1.0)
+    view.draw(screen.framebuffer, RECT)
+    request = content.requests.next_request(0, 1.0)
+    assert (request.camera.width, request.is_draft) == (W, False)
+    # A quarter of a second.
+    content.requests.next_request(0, 1.25)
+    painted = paint(drawn_scene.camera_of(request.camera), content.sample.means)
+    tensors = {name: torch.from_numpy(array) for name, array in painted.items()}
+    meta = {"viewer": request.viewer, "request": request.number}
+    assert content.requests.take(frame_of("picture", tensors, **meta))
+    view.tick(1.25)
+    drag_events = (PointerPress(80, 60), PointerMove(90, 60), PointerRelease(90, 60))
+    for event in drag_events:
+        view.handle(event, RECT)
+    view.draw(screen.framebuffer, RECT)
+    draft = content.requests.next_request(0, 1.25)
+    assert draft.is_draft
+    assert W // 4 <= draft.camera.width < W
+    answer(content, 1.3)
+    # At rest it is drawn in full, without a picture in between.
+    view.tick(2.0)
+    assert content.requests.next_request(0, 3.0).camera.width == W
+
+
+def test_point_under_a_pixel_is_found_by_depth_or_by_the_sample(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    camera = camera_at(2.0)
+    view.view.rig.use_camera(camera)
+    end = np.array([1.0, 0, 0])
+    local = camera.to_local(end)
+    x, y = local[:2] / local[2] * camera.focal_lengths + (W / 2, H / 2)
+    # Before there is a picture, the sample counts.
+    for _ in range(2):
+        point = view.view.pick_later(camera, x, y)().point
+        np.testing.assert_allclose(point, end, atol=0.02)
+        assert view.view.pick_later(camera, 1.0, H - 1.0)() is None
+        view_pixels(view, screen, RECT)
+
+
+def test_long_lines_of_trouble_are_wrapped() -> None:
+    lines = wrapped_lines("Traceback:\n  " + "word " * 20 + "\nValueError: no", 30)
+    assert max(map(len, lines)) <= 30
+    assert lines[0] == "Traceback:"
+    assert lines[1].startswith("  word")
+    assert lines[-1] == "ValueError: no"
+
+
+# -- requests --------------------------------------------------------------------------
+
+
+def answer_frame(request: Any, **changes: Any) -> Any:
+    color = torch.zeros(H, W, 3, dtype=torch.uint8)
+    meta = {"viewer": request.viewer, "request": request.number, **changes}
+    return frame_of("picture", {} if "trouble" in meta else {"color": color}, **meta)
+
+
+def test_views_are_served_in_turn_one_request_at_a_time() -> None:
+    requests = PictureRequests()
+    first = requests.open()
+    second = requests.open()
+    for x in range(3):
+        first.want(WantedPicture(camera_at(x), 1), 0.0)
+    second.want(WantedPicture(camera_at(9), 1), 0.0)
+    request = requests.next_request(4, 0.0)
+    assert request is not None
+    assert request.index == 4
+    # The newest camera counts.
+    assert np.allclose(request.camera.viewmat, camera_at(2).viewmat.ravel())
+    assert requests.next_request(4, 0.5) is None
+    first.want(WantedPicture(camera_at(3), 1), 0.5)
+    # Those of others are not taken, nor what was overwritten.
+    assert requests.take(answer_frame(request, viewer="another"))
+    torn = frame_of("picture", {}, intact=False, viewer=request.viewer, request=1)
+    assert not requests.take(torn)
+    assert first.picture is None
+    assert requests.take(answer_frame(request))
+    assert first.picture is not None
+    turn = requests.next_request(4, 0.5)
+    assert turn is not None
+    assert np.allclose(turn.camera.viewmat, camera_at(9).viewmat.ravel())
+    # Without an answer the next one is asked for after a second; a late one counts.
+    assert requests.next_request(4, 1.4) is None
+    again = requests.next_request(4, 1.6)
+    assert again is not None
+    assert again.number > turn.number
+    assert requests.take(answer_frame(turn))
+    assert not second.is_waiting
+    requests.close(first)
+    assert requests.next_request(4, 9.0) is None
+
+
+def test_what_a_function_cannot_draw_is_asked_for_again_after_a_second() -> None:
+    requests = PictureRequests()
+    place = requests.open()
+    place.want(WantedPicture(camera_at(1), 1), 0.0)
+    request = requests.next_request(0, 0.0)
+    assert requests.take(answer_frame(request, trouble="ValueError: no"))
+    assert place.trouble == "ValueError: no"
+    assert requests.next_request(0, 0.5) is None
+    request = requests.next_request(0, 1.5)
+    assert requests.take(answer_frame(request))
+    assert not place.trouble
+
+
+# -- exact pictures --------------------------------------------------------------------
+
+
+def test_exact_picture_is_never_of_another_camera(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    copy = view.view.bare_copy()
+    copy.rig.use_camera(camera_at(1.0))
+    assert copy.awaits_picture(RECT)
+    answer(view.content)
+    assert not copy.awaits_picture(RECT)
+    copy.draw(screen.framebuffer, RECT)
+    expected = paint(camera_at(1.0), view.content.sample.means)["color"]
+    np.testing.assert_array_equal(screen.pixels()[..., :3], expected)
+    copy.rig.use_camera(camera_at(2.0))
+    with pytest.raises(RendererError, match="has not drawn"):
+        copy.draw(screen.framebuffer, RECT)
+    # Another version of the scene makes another picture.
+    copy.rig.use_camera(camera_at(1.0))
+    view.update(scene_frame(1))
+    assert copy.awaits_picture(RECT)
+    copy.release("closed")
+
+
+def test_film_waits_for_its_pictures(
+    view: Any, screen: OffscreenScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    view.view.host = Host(name="scene")
+    view_pixels(view, screen, RECT)
+    tool = view.view.path
+    for x in (-1.0, 1.0):
+        view.view.rig.use_camera(camera_at(x))
+        tool.add_key()
+    tool.film = Film(tool.path, 64, 48, 2.0)
+    tool.film_maker.as_frames = True
+    tool.film_maker.start()
+
+    def is_done() -> bool:
+        view.work()
+        answer(view.content)
+        return tool.film_maker.filming is None
+
+    wait_until(is_done)
+    (folder,) = tmp_path.iterdir()
+    files = sorted(folder.iterdir())
+    assert len(files) == 4
+    for index, file in enumerate(files):
+        camera = tool.path.camera_at(index / 2, 64, 48)
+        expected = paint(camera, view.content.sample.means)["color"]
+        np.testing.assert_array_equal(np.asarray(Image.open(file)), expected)
+
+
+def test_psnr_is_measured_of_the_camera_of_a_photograph(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    photo = paint(camera_at(1.0), view.content.sample.means)["color"]
+    texture = PhotoTexture(screen.ctx)
+    with closing(texture), closing(PsnrMeter(view.view, texture)) as meter:
+        assert not meter.begin(camera_at(1.0), photo)
+        answer(view.content)
+        assert meter.begin(camera_at(1.0), photo)
+        psnr = meter.result()
+    assert psnr is not None
+    assert psnr > 60
+
+
+# -- a trainer in another run ----------------------------------------------------------
+
+
+@pytest.fixture
+def trainer(runtime_dir: Path) -> Iterator[DrawnScene]:
+    with closing(DrawnScene()) as scene:
+        yield scene
+
+
+def test_user_moves_around_a_scene_and_keeps_pictures_of_it(
+    trainer: DrawnScene,
+    open_viewer: Callable[..., Viewer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    viewer = open_viewer((640, 480))
+    view = viewer.until_shows(RenderedView)
+    viewer.until(partial(is_exact, viewer))
+    first = viewer.picture()
+    drag(viewer, 40)
+    viewer.until(partial(is_exact, viewer))
+    assert (viewer.picture() != first).any()
+    assert "drawn by shapes:draw" in view.info().details
+    # The last good picture stays behind what is written about trouble.
+    trainer.trouble = "Traceback:\nValueError: no picture"
+    drag(viewer, 40)
+
+    def has_trouble() -> bool:
+        return bool(view.trouble)
+
+    viewer.until(has_trouble)
+    shown = viewer.picture()
+    trainer.trouble = ""
+    drag(viewer, 1)
+    viewer.until(partial(is_exact, viewer))
+    assert not view.trouble
+    assert (viewer.picture() != shown).any()
+    # A picture to keep is as large as the screen, and of a request of its own.
+    viewer.user.layout.active.keep_picture()
+
+    def is_kept() -> bool:
+        return bool(list(tmp_path.glob("*.png")))
+
+    viewer.until(is_kept)
+    (file,) = tmp_path.glob("*.png")
+    with Image.open(file) as picture:
+        assert picture.size == (640, 480)
+    assert trainer.requests[-1].camera.width == 640
+
+
+def test_pane_beside_gaussians_moves_with_them(
+    trainer: DrawnScene, open_viewer: Callable[..., Viewer]
+) -> None:
+    splats = cloud(100)
+    splats["means"] = torch.from_numpy(np.tile(trainer.points, (5, 1))[:100])
+    splatview.publish(splats, "splats")
+    viewer = open_viewer((900, 480))
+    viewer.until_listed("splats", "scene")
+    keys = {entry.name: entry.key for entry in viewer.state.entries}
+    viewer.user.select(keys["splats"])
+    gaussians = viewer.until_shows(GaussianView)
+    viewer.do()
+    viewer.user.show_beside(keys["scene"])
+
+    def other_view() -> RenderedView | None:
+        shown = viewer.user.layout.all[1].view
+        if not isinstance(shown, ShownView) or shown.empty:
+            return None
+        assert isinstance(shown.view, RenderedView)
+        return shown.view
+
+    def has_picture() -> bool:
+        view = other_view()
+        return view is not None and view.picture is not None
+
+    viewer.until(has_picture)
+    drawn = other_view()
+    assert drawn is not None
+    for dx in (40, -70):
+        drag(viewer, dx)
+        place = gaussians.state.place.orbit
+        assert drawn.state.place.orbit == place
+
+
+def test_shot_is_of_exactly_its_camera(
+    trainer: DrawnScene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    camera = camera_at(2.0)
+    out = tmp_path / "out.png"
+    args = ["shot", str(out), "--camera", camera.to_json(), "--size", f"{W}x{H}"]
+    assert main(args) == 0
+    expected = paint(camera, trainer.points)["color"]
+    np.testing.assert_array_equal(np.asarray(Image.open(out))[..., :3], expected)
+    trainer.trouble = "ValueError: no picture"
+    assert main(args) == 2
+    assert "cannot be drawn: ValueError: no picture" in capsys.readouterr().err
