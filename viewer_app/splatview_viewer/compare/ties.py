@@ -11,7 +11,7 @@ from splatview_viewer.compare.pair import PairView
 from splatview_viewer.kinds import about
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.core.view import Playback
@@ -148,16 +148,7 @@ class Ties:
         sizes = tuple((v.rect.width, v.rect.height) for v in viewports)
         is_resized = sorted(sizes) != sorted(ties.sizes)
         ties.sizes = sizes
-        for place in dict.fromkeys(_place_type(view) for view in views):
-            alike = [view for view in views if _place_type(view) is place]
-            if is_resized and ties.camera:
-                _settle_size(alike[0], ties)
-            if ties.camera:
-                _pull_places(alike, ties)
-        for kind in dict.fromkeys(view.kind for view in views):
-            alike = [view for view in views if view.kind == kind]
-            if ties.look:
-                _pull_looks(alike, ties)
+        _pull_views(views, ties, is_resized=is_resized)
         for view in views:
             ties.last_alike[view] = _LastAlike(view.view.state.place, view.look)
         if ties.step:
@@ -229,9 +220,35 @@ def _settle_size(view: ShownView, ties: UserTies) -> None:
         ties.last_alike[view] = _LastAlike(view_place, view.look)
 
 
+def _groups(
+    views: Sequence[ShownView], key: Callable[[ShownView], object]
+) -> Iterator[list[ShownView]]:
+    """Yield the views of each key together."""
+    for value in dict.fromkeys(map(key, views)):
+        yield [view for view in views if key(view) == value]
+
+
+def _kind_of(view: ShownView) -> str:
+    return view.kind
+
+
 def _place_type(view: ShownView) -> type:
     """Return the type of a view's place: scenes of any kind have cameras alike."""
     return type(view.view.state.place)
+
+
+def _pull_views(
+    views: Sequence[ShownView], ties: UserTies, *, is_resized: bool
+) -> None:
+    """Have views follow those that were changed, in what they are tied in."""
+    if ties.camera:
+        for alike in _groups(views, _place_type):
+            if is_resized:
+                _settle_size(alike[0], ties)
+            _pull_places(alike, ties)
+    if ties.look:
+        for alike in _groups(views, _kind_of):
+            _pull_looks(alike, ties)
 
 
 def _pull_places(alike: Sequence[ShownView], ties: UserTies) -> None:
