@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from splatview_viewer.render.base import RenderOptions
     from splatview_viewer.render.gsplat.cuda import Launcher
 
-SORTS = ("sort_by_low_digit", "sort_by_middle_digit", "sort_by_high_digit")
+SORTS = (
+    "sort_by_first_digit",
+    "sort_by_second_digit",
+    "sort_by_third_digit",
+    "sort_by_last_digit",
+)
 ORDER_KERNELS = (
     "set_frame",
     "begin_frame",

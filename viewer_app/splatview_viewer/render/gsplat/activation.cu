@@ -47,6 +47,7 @@ __device__ void rows(const Array &from, Out *to, int pitch, i64 first, int count
     const T *const values = (const T *)from.data + first * from.strides[0];
     const bool dense = from.strides[1] == 3 && from.strides[2] == 1;
     constexpr int BATCH = LENGTH == 45 ? 15 : LENGTH >= 24 ? 12 : LENGTH;  // reads under way at a time
+#pragma unroll 1
     for (int begin = threadIdx.x % 32; begin < 32 * LENGTH; begin += 32 * BATCH) {
         float batch[BATCH];
 #pragma unroll

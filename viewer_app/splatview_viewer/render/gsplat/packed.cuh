@@ -1,7 +1,7 @@
 // Pictures of a packed scene, nearest Gaussians first, so that those which others hide cost next to nothing. Compiled
 // before packed_order.cu and packed_slab.cu.
 //
-// A version of a scene is packed once (activation.cu). A frame: `find_depths` finds what is in sight, and how far away; three
+// A version of a scene is packed once (activation.cu). A frame: `find_depths` finds what is in sight, and how far away; four
 // passes of a radix sort bring that into order. Then, in slabs of depth from the nearest on: `shade` works out the
 // footprint and the colour of each Gaussian that touches a tile which is not finished; `place` and `list` make a list
 // of them for each bin of 4 x 4 tiles, in the order of depth; `blend` draws the lists over what the slabs before have
@@ -38,7 +38,6 @@ struct Picture {
     int tiles_x, tiles_y, bins_x, bins;
     int ortho, antialiased;
     float near, far, blur;
-    int depth_shift;                     // bits of a depth that do not count for the order
 };
 
 // A part of what is in sight: from `begin` to `end` in 256ths of it.
@@ -67,7 +66,7 @@ struct Lists {
     u16 *pair_tiles;                     // its tiles, bit 4 * row + column
 };
 
-constexpr int PASSES = 3, DIGITS = 256, SLABS_MAX = 8;
+constexpr int PASSES = 4, DIGITS = 256, SLABS_MAX = 8;
 
 // Cleared at the start of each frame.
 struct Counters {

@@ -9,7 +9,6 @@ pictures that stay are drawn by `drawing`.
 from __future__ import annotations
 
 import ctypes
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +48,10 @@ _DEPTHS_OF_BLOCK = 8 * _THREADS
 """Gaussians of a block of `find_depths`."""
 _KEYS_OF_BLOCK = 16 * _THREADS
 """Gaussians of a block of a sort."""
-_PASSES = 3
+_PASSES = 4
 _DIGITS = 256
-_COUNTER_WORDS = 1024
+_COUNTER_WORDS = 2048
 """At least those of `Counters` in packed.cuh."""
-_DEPTH_BITS = 24
 _WARP = 32
 _INT = ctypes.c_int
 _U32 = ctypes.c_uint32
@@ -121,7 +119,6 @@ class _Picture(ctypes.Structure):
         ("near", ctypes.c_float),
         ("far", ctypes.c_float),
         ("blur", ctypes.c_float),
-        ("depth_shift", _INT),
     )
 
     @classmethod
@@ -140,14 +137,7 @@ class _Picture(ctypes.Structure):
             near=kind.near,
             far=kind.far,
             blur=EPS_2D,
-            depth_shift=_depth_shift(kind.near, kind.far),
         )
-
-
-def _depth_shift(near: float, far: float) -> int:
-    """Return the bits to leave out so that depths fit into `_DEPTH_BITS`."""
-    first, last = struct.unpack("2I", struct.pack("2f", near, far))
-    return max((last - first).bit_length() - _DEPTH_BITS, 0)
 
 
 class _Slab(ctypes.Structure):
@@ -316,12 +306,13 @@ class _PackedFrame:
         other_ids = self._new_tensor(count)
         # Each pass writes into what the one before it has read.
         for name, passed, arrays in (
-            ("sort_by_low_digit", status[0], (depths, _NULL, keys, ids)),
-            ("sort_by_middle_digit", status[1], (keys, ids, depths, other_ids)),
-            ("sort_by_high_digit", status[2], (depths, other_ids, _NULL, ids)),
+            ("sort_by_first_digit", status[0], (depths, _NULL, keys, ids)),
+            ("sort_by_second_digit", status[1], (keys, ids, depths, other_ids)),
+            ("sort_by_third_digit", status[2], (depths, other_ids, keys, ids)),
+            ("sort_by_last_digit", status[3], (keys, ids, _NULL, other_ids)),
         ):
             launch(name, block_count, _THREADS, _INT(count), *arrays, counters, passed)
-        self._order = ids
+        self._order = other_ids
 
     def draw_slabs(self) -> None:
         """Draw the picture, the nearest Gaussians first."""

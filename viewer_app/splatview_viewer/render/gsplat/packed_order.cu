@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) begin_frame(
 
 constexpr int FOUND = 8;                 // Gaussians of a thread in `find_depths`
 
-// Depths as 24 bits, nearest lowest: the exponent and the leading bits of the mantissa, from the nearest plane on.
+// Depths as the bits of a float, which are in the order of positive floats.
 extern "C" __global__ void __launch_bounds__(THREADS) find_depths(
     const Frame *current, const Packed scene, const Picture picture, u32 *depths, Counters *counters) {
     __shared__ u32 histogram[PASSES][DIGITS];
@@ -25,7 +25,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_depths(
     for (u32 k = threadIdx.x; k < sizeof(Frame) / 4; k += THREADS) ((u32 *)&frame)[k] = ((const u32 *)current)[k];
     for (int p = 0; p < PASSES; ++p) histogram[p][threadIdx.x] = 0;
     __syncthreads();
-    const u32 nearest = __float_as_uint(fmaxf(picture.near, 0.0f));
     for (int k = 0; k < FOUND; ++k) {
         const i64 i = (blockIdx.x * (i64)FOUND + k) * THREADS + threadIdx.x;
         if (i >= scene.n) break;
@@ -34,8 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_depths(
         Footprint f;
         u32 depth = OUT_OF_SIGHT;
         if (!(scene.flags && scene.flags[i] & HIDDEN) && projected(g, p, frame, picture, f)) {
-            const u32 bits = __float_as_uint(fmaxf(p.z, 0.0f));
-            depth = min((bits - min(nearest, bits)) >> picture.depth_shift, 0xffffffu);
+            depth = __float_as_uint(fmaxf(p.z, 0.0f));
             for (int pass = 0; pass < PASSES; ++pass) atomicAdd(&histogram[pass][depth >> 8 * pass & 255], 1u);
         }
         depths[i] = depth;
@@ -143,6 +141,7 @@ __device__ void sort_by_digit(int n, const u32 *keys, const u32 *ids, u32 *out_k
         sort_by_digit<PASS>(n, keys, ids, out_keys, out_ids, counters, status);                                       \
     }
 
-SORT(sort_by_low_digit, 0)
-SORT(sort_by_middle_digit, 1)
-SORT(sort_by_high_digit, 2)
+SORT(sort_by_first_digit, 0)
+SORT(sort_by_second_digit, 1)
+SORT(sort_by_third_digit, 2)
+SORT(sort_by_last_digit, 3)
