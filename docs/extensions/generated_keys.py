@@ -13,10 +13,12 @@ from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.kinds.memory import commands as memory
 from splatview_viewer.kinds.memory.view import MemoryView
 from splatview_viewer.kinds.ranks.view import RanksView
+from splatview_viewer.kinds.rendered import commands as rendered
 from splatview_viewer.kinds.scalars import commands as scalars
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.kinds.snapshot import commands as snapshot
 from splatview_viewer.kinds.snapshot.view import SnapshotView
+from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.shell.key_list import caps_of, lines_of_view, viewer_lines
@@ -42,8 +44,12 @@ class KeysOfKind(NamedTuple):
 
 
 _SCENE_HELPS = [line for tool in (Navigate, *TOOLS, PathTool) for line in tool.keys]
+_DRAWN_HELPS = [line for tool in (Navigate, Frustums, PathTool) for line in tool.keys]
 KEYS_OF_KINDS = {
     "gaussians": KeysOfKind("Scenes of Gaussians", _SCENE_HELPS, gaussians.COMMANDS),
+    "rendered": KeysOfKind(
+        "Scenes that a function draws", _DRAWN_HELPS, rendered.COMMANDS
+    ),
     "image": KeysOfKind("Images", ImageView.keys, image.COMMANDS),
     "scalars": KeysOfKind("Curves", ScalarsView.keys, scalars.COMMANDS),
     "memory": KeysOfKind("Live memory", MemoryView.keys, memory.COMMANDS),

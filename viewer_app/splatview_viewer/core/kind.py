@@ -44,8 +44,12 @@ class Link:
         """
         raise NotImplementedError
 
-    def tend(self, content: Any, stream: Any, now: float) -> None:
-        """Do what is due with a stream, once a turn."""
+    def tend(self, content: Any, stream: Any, now: float) -> bool:
+        """Do what is due with a stream, once a turn.
+
+        Returns whether a frame is going to come soon.
+        """
+        return False
 
     def drop(self, content: Any, stream: Any) -> None:
         """Forget a stream. Idempotent."""

@@ -133,8 +133,11 @@ class Feed(Generic[FedT]):
         self._missed = 0
         """Attempts in a row that brought nothing although something was announced."""
 
-    def tend(self, now: float) -> None:
-        """Open the stream, and do what its link does in each turn."""
+    def tend(self, now: float) -> bool:
+        """Open the stream, and do what its link does in each turn.
+
+        Returns whether a frame is going to come soon.
+        """
         open_linked(self.stream)
         content = self.slot.content
         if content is not self.content:
@@ -142,8 +145,9 @@ class Feed(Generic[FedT]):
             self.content = content
             self.last_version = 0
             self.fault = ""
-        if content is not None:
-            self.link.tend(content, self.stream, now)
+        if content is None:
+            return False
+        return self.link.tend(content, self.stream, now)
 
     def take(self, now: float) -> bool:
         """Read the newest frame; return whether there is something new to draw.
@@ -152,17 +156,17 @@ class Feed(Generic[FedT]):
         """
         if not self.link.in_order:
             return self._take(self.stream.read(self.last_version), now)
+        has_news = False
         frame = self.stream.read_next(self.last_version)
         while frame is not None:
             version = frame.version
-            self._take(frame, now)
+            has_news |= self._take(frame, now)
             # What was overwritten meanwhile is not read again.
             self.last_version = max(self.last_version, version)
             frame = self.stream.read_next(self.last_version)
         if self.last_version < self.stream.version:
             self._note_miss(now)
-        # Views say by themselves what is new.
-        return False
+        return has_news
 
     def _take(self, frame: StreamFrame | None, now: float) -> bool:
         """Have the content take a frame; return whether it did."""
@@ -382,14 +386,20 @@ class Links:
         }
 
     def read(self, now: float) -> bool:
-        """Read the streams over visible entries; return whether there is news to draw."""
-        needs_redraw = False
+        """Read the streams over visible entries.
+
+        Returns whether there is news to draw, or some to come soon.
+        """
+        has_news = False
         for feed in self._feeds.values():
-            feed.tend(now)
+            has_news |= feed.tend(now)
             if self._is_ready(feed, now):
                 with self._catalogue.guard(feed.slot):
-                    needs_redraw |= feed.take(now)
-        return needs_redraw
+                    has_news |= feed.take(now)
+                if feed.link.in_order:
+                    # An answer makes room for the next request.
+                    feed.tend(now)
+        return has_news
 
     def has_new_frame(self, now: float) -> bool:
         """Return whether `read` would read a frame."""

@@ -30,10 +30,11 @@ class PartLink(Link):
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         return content.take_update(frame)
 
-    def tend(self, content: Any, stream: Any, now: float) -> None:
+    def tend(self, content: Any, stream: Any, now: float) -> bool:
         if stream.shape == ():
             for camera, side in content.photos.requests(now):
                 stream.request_photos(camera, side)
+        return False
 
 
 def _fact(content: Any) -> str:

@@ -21,11 +21,12 @@ class OverlayLink(Link):
     def take(self, content: Any, stream: Any, frame: Any) -> bool:
         return content.layers.take(id(stream), frame)
 
-    def tend(self, content: Any, stream: Any, now: float) -> None:
+    def tend(self, content: Any, stream: Any, now: float) -> bool:
         layer = content.layers.get(id(stream))
         if layer is not None:
             layer.has_ended = not stream.run.alive
             layer.rate_hz = stream.rate_hz or layer.rate_hz
+        return False
 
     def drop(self, content: Any, stream: Any) -> None:
         content.layers.drop(id(stream))

@@ -29,12 +29,13 @@ class PictureLink(Link):
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         return content.requests.take(frame)
 
-    def tend(self, content: Any, stream: Any, now: float) -> None:
+    def tend(self, content: Any, stream: Any, now: float) -> bool:
         if not stream.run.alive:
-            return
+            return False
         draw = content.requests.next_request(stream.info.index, now)
         if draw is not None:
             stream.request_picture(draw)
+        return content.requests.expects_answer
 
 
 KIND = Kind(

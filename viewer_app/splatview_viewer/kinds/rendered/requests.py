@@ -25,6 +25,8 @@ _PATIENCE_S = 1.0
 """Seconds without an answer after which a picture is asked for once more."""
 _MAX_UNANSWERED = 8
 """Requests whose late answers are still taken."""
+_MAX_TRIES = 2
+"""Requests without an answer after which none is expected soon."""
 _TOKEN_BYTES = 16
 
 
@@ -137,7 +139,15 @@ class PictureRequests:
         self._requests: dict[int, _Request] = {}
         """Requests without an answer, by their numbers; the last one is under way."""
         self._number = 0
+        self._answered = 0
+        """The highest number that has an answer."""
         self._now = 0.0
+
+    @property
+    def expects_answer(self) -> bool:
+        """True while a request is under way, but not where it is one of many in vain."""
+        tries = self._number - self._answered
+        return 0 < tries <= _MAX_TRIES
 
     def open(self) -> PicturePlace:
         """Make a place for the pictures of a view."""
@@ -197,6 +207,7 @@ class PictureRequests:
             arrays[name] = tensor.array.copy()
         if not frame.intact():
             return False
+        self._answered = max(self._answered, number)
         for earlier in [n for n in self._requests if n <= number]:
             del self._requests[earlier]
         color = arrays.get("color")

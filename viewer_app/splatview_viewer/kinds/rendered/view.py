@@ -15,23 +15,18 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import Info, Section, View, Wants
+from splatview_viewer.kinds.rendered.commands import commands_of, find_commands
 from splatview_viewer.kinds.rendered.content import RenderedContent
 from splatview_viewer.kinds.rendered.picking import pick
 from splatview_viewer.kinds.rendered.requests import WantedPicture
 from splatview_viewer.kinds.rendered.state import RenderedState
 from splatview_viewer.kinds.rendered.trouble import draw_trouble
 from splatview_viewer.render.cameras.photos import PhotoTexture
-from splatview_viewer.scene_view.camera_commands import (
-    CAMERA_COMMANDS,
-    commands_of_cameras,
-    find_cameras,
-)
 from splatview_viewer.scene_view.camera_rig import CameraRig
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.own_frame import has_own_frame, place_from
 from splatview_viewer.scene_view.path import PathTool
-from splatview_viewer.scene_view.path_commands import PATH_COMMANDS
 from splatview_viewer.scene_view.tool import ToolSet
 
 if TYPE_CHECKING:
@@ -63,7 +58,6 @@ _REFRESH_SHARE = 0.25
 goes on."""
 _PENDING_S = 1.0
 """Seconds for which nothing else is drawn either while a picture is awaited."""
-_COMMANDS = (*CAMERA_COMMANDS, *PATH_COMMANDS)
 
 
 class RenderedView(View[RenderedContent, RenderedState]):
@@ -323,16 +317,10 @@ class RenderedView(View[RenderedContent, RenderedState]):
         return self.tools.covered(rect)
 
     def commands(self) -> Sequence[Command[Any]]:
-        cameras = self.tools.of(Frustums).cameras
-        if cameras is None:
-            return _COMMANDS
-        return (*_COMMANDS, *commands_of_cameras(cameras))
+        return commands_of(self)
 
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
-        cameras = self.tools.of(Frustums).cameras
-        if cameras is None:
-            return ()
-        return find_cameras(cameras, text)
+        return find_commands(self, text)
 
     def visit(self) -> Visit | None:
         return self.tools.visit()
