@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from splatview.api.notebook import show
     from splatview.api.pause import paused, wait_while_paused
     from splatview.api.publish import close, publish
+    from splatview.api.renderer import draw, renderer
     from splatview.api.window import Window
 
     __version__: str
@@ -34,6 +35,7 @@ _MODULE_OF_NAME = {
     "Window": "api.window",
     "annotate": "api.annotate",
     "close": "api.publish",
+    "draw": "api.renderer",
     "errors": "",
     "frames": "api.frames",
     "gl": "",
@@ -43,6 +45,7 @@ _MODULE_OF_NAME = {
     "publish": "api.publish",
     "publish_cameras": "api.cameras",
     "publish_memory": "api.memory",
+    "renderer": "api.renderer",
     "show": "api.notebook",
     "wait_while_paused": "api.pause",
 }
@@ -53,6 +56,7 @@ __all__ = [
     "__version__",
     "annotate",
     "close",
+    "draw",
     "errors",
     "frames",
     "gl",
@@ -62,6 +66,7 @@ __all__ = [
     "publish",
     "publish_cameras",
     "publish_memory",
+    "renderer",
     "show",
     "wait_while_paused",
 ]

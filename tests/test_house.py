@@ -209,6 +209,7 @@ def test_the_public_surface() -> None:
         "__version__",
         "annotate",
         "close",
+        "draw",
         "errors",
         "frames",
         "gl",
@@ -218,6 +219,7 @@ def test_the_public_surface() -> None:
         "publish",
         "publish_cameras",
         "publish_memory",
+        "renderer",
         "show",
         "wait_while_paused",
     ]

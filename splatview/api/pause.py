@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -88,6 +89,14 @@ def _log_pause(control: ControlBlock) -> None:
     )
 
 
+def _draw() -> None:
+    """Have the script's own functions draw what viewers ask for."""
+    # A script without such functions need not load what calls them.
+    renderer = sys.modules.get("splatview.api.renderer")
+    if renderer is not None:
+        renderer.draw_while_paused()
+
+
 def _wait(control: ControlBlock, timeout: float | None) -> bool:
     """Wait for the end of the pause or for a step that a viewer grants.
 
@@ -100,5 +109,6 @@ def _wait(control: ControlBlock, timeout: float | None) -> bool:
             return True
         if timeout is not None and time.monotonic() - started_at >= timeout:
             return False
+        _draw()
         time.sleep(_POLL_PERIOD_S)
     return True

@@ -15,7 +15,7 @@ _OUR_FOLDERS = tuple(
 
 
 class RenderError(Exception):
-    """What a function returned cannot be shown; the text is for users."""
+    """A function returned a value that cannot be shown; the text is for users."""
 
 
 def trouble_text(error: BaseException) -> str:
