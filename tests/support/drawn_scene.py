@@ -99,14 +99,17 @@ def answer(content: Any, now: float = 0.0, draw: DrawFunction = paint) -> None:
 class DrawnScene:
     """A trainer with a scene "scene" and a function that draws it on request."""
 
-    def __init__(self, draw: DrawFunction = paint, name: str = "drawn") -> None:
+    def __init__(
+        self, draw: DrawFunction = paint, publisher: Publisher | None = None
+    ) -> None:
+        """Publish a scene in a run of its own, or in a given one."""
         self.points = corner_points()
         self.draw = draw
         self.ms = 1.0
         self.trouble = ""
         """Why the function draws nothing; "" where it does."""
         self.requests: list[Draw] = []
-        self.publisher = Publisher(name)
+        self.publisher = publisher or Publisher("drawn")
         self._lock = threading.Lock()
         self._scene = self.publisher.stream("scene", "rendered")
         self._pictures = self.publisher.stream("scene/pictures", "picture")

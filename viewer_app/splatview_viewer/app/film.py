@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from dataclasses import replace
@@ -10,13 +11,12 @@ from typing import TYPE_CHECKING
 from splatview_viewer.app.shot import parse_background
 from splatview_viewer.app.still import (
     DEFAULT_SIZE,
-    PICTURE_S,
     Still,
     StillOptions,
     wait_until,
 )
 from splatview_viewer.app.stills import Named, draw_named
-from splatview_viewer.core.errors import LateError, ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import MIN_SIZE, Rect, parse_size
 from splatview_viewer.formats.camera_paths import Film, check_length, read_path
 from splatview_viewer.formats.films import check_film, make_writer
@@ -125,18 +125,14 @@ def _wait_for(filming: Filming, still: Still) -> None:
     progress = _FilmProgress(filming)
 
     def advance() -> bool | None:
-        drawn = filming.drawn
         still.read_links()
         filming.advance()
         filming.wait(_POLL_S)
         progress.report()
-        has_advanced = filming.drawn != drawn or filming.drawn == filming.total
-        return has_advanced or filming.is_ended or None
+        return filming.is_ended or None
 
     try:
-        while not filming.is_ended:
-            if wait_until(advance, time.monotonic() + PICTURE_S) is None:
-                raise LateError(f"video: no picture came within {PICTURE_S:g} s")
+        wait_until(advance, math.inf)
         if filming.fault:
             raise ViewerError(f"video: {filming.fault}")
         progress.clear()

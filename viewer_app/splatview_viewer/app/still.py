@@ -18,6 +18,7 @@ from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.kinds.rendered.view import RenderedView
+from splatview_viewer.scene_view.film import PICTURE_S
 from splatview_viewer.shell.kept_pictures import transparent_picture
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ any case."""
 _LATE_WRITE_S = 0.1
 """Seconds for an image in place: the trainer's GPU may write it later than it was
 announced."""
-PICTURE_S = 60.0
-"""Seconds for a picture that another program draws."""
 _COMPLETE_S = 300.0
 """Seconds for a plot to be complete: ten million events take a few."""
 

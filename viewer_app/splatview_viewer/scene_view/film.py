@@ -35,6 +35,8 @@ _ABORT_S = 5.0
 hang."""
 _TURN_S = 0.012
 """Seconds of drawing in one turn of the loop, if a picture does not take longer."""
+PICTURE_S = 60.0
+"""Seconds for a picture that another program draws."""
 _MIN_ALPHA = 1e-6
 _DTYPES = {"f1": np.uint8, "f4": np.float32}
 
@@ -164,6 +166,8 @@ class Filming:
         picture_bytes = max(film.width * film.height * channels, 1)
         fitting = _MAX_WAITING_BYTES // picture_bytes
         self._max_waiting = max(min(_MAX_WAITING, fitting), 1)
+        self._awaited_since: float | None = None
+        """Time since which another program draws the next picture."""
         self._jobs = JobQueue("film", wake)
         self._written: deque[Job[None]] = deque()
         """Jobs that have not ended, the oldest first; after the last picture the one
@@ -190,6 +194,7 @@ class Filming:
                 if picture is None:
                     self._await_picture()
                     return
+                self._awaited_since = None
                 self._write(picture)
             except Exception as error:
                 # Without an end the film would never be closed.
@@ -199,10 +204,15 @@ class Filming:
                 return
 
     def _await_picture(self) -> None:
-        """Give up if another program says that it cannot draw the next picture."""
+        """Give up where another program cannot draw the next picture, or does not."""
         trouble = self._camerawork.trouble
+        now = time.perf_counter()
+        if self._awaited_since is None:
+            self._awaited_since = now
         if trouble:
             self._give_up(f"the picture cannot be drawn: {trouble}")
+        elif now - self._awaited_since > PICTURE_S:
+            self._give_up(f"no picture came within {PICTURE_S:g} s")
 
     def _can_draw(self) -> bool:
         """Account for written pictures; return whether to draw the next one now."""

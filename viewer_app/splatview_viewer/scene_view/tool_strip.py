@@ -83,7 +83,8 @@ class ToolStrip(Tool[SceneView]):
     def _phone_strip_rect(self, rect: Rect) -> Rect | None:
         scale = self.view.host.scale
         width = round(_PHONE_WIDTH * scale)
-        height = round((3 * _PHONE_BUTTON + 2 * _PHONE_PAD) * scale)
+        count = len(self._phone_buttons())
+        height = round((count * _PHONE_BUTTON + 2 * _PHONE_PAD) * scale)
         edge = round(_PHONE_EDGE * scale)
         # The time strip lies over the lower edge of the last pane.
         needed_height = height + 3 * edge + round(theme.PHONE_TIME_HEIGHT * scale)
@@ -152,18 +153,21 @@ class ToolStrip(Tool[SceneView]):
             tools.choose(tool.name)
         return is_pressed
 
+    def _phone_buttons(self) -> list[tuple[str, str]]:
+        """Return the icons and names of the buttons that a phone has, from above."""
+        buttons = [("fit", "tool fit"), ("camera", "tool picture")]
+        if "inspect" in self.view.tools:
+            buttons.insert(1, ("inspect", "tool inspect"))
+        return buttons
+
     def _draw_phone(self, strip: Rect, scale: float) -> bool:
         """Draw what a phone has: fit, inspect, picture."""
         tools = self.view.tools
         inspects = tools.chosen == "inspect"
         size = ((_PHONE_WIDTH - 2 * _PHONE_PAD) * scale, _PHONE_BUTTON * scale)
-        buttons = (
-            ("fit", "tool fit", False),
-            ("inspect", "tool inspect", inspects),
-            ("camera", "tool picture", False),
-        )
         pressed = ""
-        for index, (icon, name, on) in enumerate(buttons):
+        for index, (icon, name) in enumerate(self._phone_buttons()):
+            on = icon == "inspect" and inspects
             x = strip.x + _PHONE_PAD * scale
             y = strip.y + (_PHONE_PAD + index * _PHONE_BUTTON) * scale
             imgui.set_cursor_screen_pos(ImVec2(x, y))

@@ -43,8 +43,10 @@ def keep_picture(
 
 
 def awaits_picture(user: User, view: ShownView) -> bool:
-    """Return whether a picture to be kept has not come from the program that draws it."""
-    return view.view.awaits_picture(Rect(0, 0, *user.screen.state.size))
+    """Return whether a picture to be kept is on its way from the program that draws it."""
+    rect = Rect(0, 0, *user.screen.state.size)
+    with view.view.host.drawing_exactly("picture"):
+        return view.view.awaits_picture(rect) and not view.view.trouble
 
 
 def _opaque_picture(user: User, view: ShownView, *, is_bare: bool) -> np.ndarray:

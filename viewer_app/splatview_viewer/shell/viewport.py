@@ -458,7 +458,7 @@ class Viewport:
             return
 
         def keep(slot: Slot, view: ShownView) -> None:
-            if awaits_picture(self.user, view) and not view.view.trouble:
+            if awaits_picture(self.user, view):
                 self._picture_to_keep = transparent
             else:
                 keep_picture(self.user, slot.entry, view, is_transparent=transparent)

@@ -364,15 +364,16 @@ class Links:
         self._update_feeds()
 
     def _update_feeds(self) -> None:
-        """Read the streams over the visible entries, and no others."""
+        """Read the streams over the visible entries, and over those at work."""
         subscriber = self._catalogue.subscriber
-        state = subscriber.changes, list(self.watched)
+        slots = [*self.watched, *self._at_work()]
+        state = subscriber.changes, slots
         if state == self._fed_state:
             return
         self._fed_state = state
         streams = subscriber.streams
         linked_streams: dict[int, _LinkedStream] = {}
-        for slot in self.watched:
+        for slot in slots:
             if slot.source.stream is None:
                 continue
             for link, stream in linked_to(slot.source.stream, streams):
@@ -384,6 +385,15 @@ class Links:
             key: self._feeds.get(key) or Feed(*linked)
             for key, linked in linked_streams.items()
         }
+
+    def _at_work(self) -> list[Slot]:
+        """Return the entries that nobody sees whose views work on, such as on a film."""
+        return [
+            slot
+            for slot in self._catalogue.slots.values()
+            if slot not in self.watched
+            and any(shown.view.jobs() for shown in slot.views.values())
+        ]
 
     def read(self, now: float) -> bool:
         """Read the streams over visible entries.

@@ -28,6 +28,7 @@ from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.own_frame import has_own_frame, place_from
 from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import ToolSet
+from splatview_viewer.scene_view.tool_strip import ToolStrip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +80,8 @@ class RenderedView(View[RenderedContent, RenderedState]):
         self._drawn_trouble = ""
         self.rig = CameraRig(self)
         self.path = PathTool(self)
-        self.tools = ToolSet(self, [Frustums(self), self.path, Navigate(self)])
+        tools = [ToolStrip(self), Frustums(self), self.path, Navigate(self)]
+        self.tools = ToolSet(self, tools)
 
     def take(self, link: str, value: Value) -> bool:
         return self.data.take(value)
@@ -218,6 +220,8 @@ class RenderedView(View[RenderedContent, RenderedState]):
         place = self._exact_place
         picture = None if place is None else place.picture
         if picture is None or picture.camera != camera:
+            if self.trouble:
+                raise RendererError(f"the picture cannot be drawn: {self.trouble}")
             raise RendererError(
                 "the function has not drawn the picture of this camera yet; try again"
             )
