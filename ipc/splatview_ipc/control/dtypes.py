@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-DType = Literal["uint8", "uint16", "float16", "bfloat16", "float32", "float64", "int32"]
+DType = Literal[
+    "uint8",
+    "uint16",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "int32",
+    "int64",
+    "bool",
+]
 
 
 class DtypeFacts(NamedTuple):
@@ -30,6 +40,8 @@ DTYPES: dict[str, DtypeFacts] = {
     "float32": DtypeFacts(4, "float32"),
     "float64": DtypeFacts(8, "float64"),
     "int32": DtypeFacts(4, "int32", is_float=False),
+    "int64": DtypeFacts(8, "int64", is_float=False),
+    "bool": DtypeFacts(1, "bool", is_float=False),
 }
 """Facts by `DType`. `tests/ipc/test_dtypes.py` compares the lists of `kinds/` and the
 tables of OpenGL's names with it."""

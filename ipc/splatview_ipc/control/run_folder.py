@@ -78,6 +78,8 @@ class Description(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     hidden: bool = False
     """True: found by its id alone, as a child program publishes it for its parent."""
+    part_of: Annotated[str, Meta(max_length=64)] = ""
+    """Id of the run for which this one works, and with which it is found; "": of none."""
     version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
     """The release of splatview that it uses, for users; "": unknown."""
     boot: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
@@ -279,7 +281,7 @@ def _make_private(path: Path, own_name: str) -> str:
 
 
 def create_run(
-    name: str, pid: int, started: float, hidden: bool = False
+    name: str, pid: int, started: float, hidden: bool = False, part_of: str = ""
 ) -> OwnedRunFolder:
     """Make this process's run folder, locked before any viewer can find it.
 
@@ -290,6 +292,7 @@ def create_run(
         pid: of this process.
         started: seconds since the epoch.
         hidden: as in Description.
+        part_of: likewise.
     """
     root = runtime_folder()
     remove_stale(root)
@@ -303,6 +306,7 @@ def create_run(
         pid=pid,
         started=started,
         hidden=hidden,
+        part_of=part_of,
         version=limits.VERSION,
         boot=machine.boot_id(),
         host=machine.host_name(),

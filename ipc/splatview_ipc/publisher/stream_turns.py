@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from splatview_ipc.cuda import driver
 from splatview_ipc.publisher.channel import LateCopy, count_inplace
 from splatview_ipc.publisher.stream_channels import StreamChannels
+from splatview_ipc.publisher.transport_choice import STAYING_KINDS
 from splatview_ipc.transports import TRANSPORTS
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class StreamTurns(StreamChannels):
             # A table that outgrew its ring goes on growing; a picture of another size
             # does not.
             has_outgrown = writer is not None and self.kind != "image"
-            is_growing = self.kind == "gaussians" or has_outgrown
+            is_growing = self.kind in STAYING_KINDS or has_outgrown
             new_writer = TRANSPORTS[transport].writer(fields, is_growing)
         except Exception as error:
             with self._lock:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CPU_TRANSPORTS = ("ring",)
+STAYING_KINDS = ("gaussians", "rendered", "tensors")
+"""Kinds of tensors that a trainer keeps and steps, so that they stay where they are."""
 _MAX_MOVES = 3
 """Publishes in a row with new addresses after which Gaussians are copied."""
 
@@ -98,10 +100,10 @@ class TransportChoice:
     def count_move(self, addresses: list[int]) -> bool:
         """Compare the addresses of a version's tensors with the last ones.
 
-        Returns True once, when Gaussians have moved so often that a copy suits them
-        better from now on.
+        Returns True once, when tensors that should stay have moved so often that a copy
+        suits them better from now on.
         """
-        if self._kind != "gaussians" or self._keeps_moving:
+        if self._kind not in STAYING_KINDS or self._keeps_moving:
             return False
         if addresses == self._addresses:
             self.move_count = 0
@@ -145,7 +147,7 @@ class TransportChoice:
             shared = ZERO_COPY[1:]
         if copy is False:
             return (*shared, "host")
-        stays = self._kind == "gaussians" and not self._keeps_moving
+        stays = self._kind in STAYING_KINDS and not self._keeps_moving
         if live or stays:
             return (*shared, "device-ring", "host")
         return ("device-ring", *shared, "host")

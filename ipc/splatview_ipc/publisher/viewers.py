@@ -153,6 +153,7 @@ class Viewers:
         peer.paces.pop(index, None)
         if transport != last_transport:
             stream.open(transport)
+            self._call(stream, message)
             peer.opened[index] = transport
             if last_transport is not None:
                 stream.release(last_transport)
@@ -191,11 +192,14 @@ class Viewers:
         """Call the run's function for a request; return whether its stream is open."""
         if message.index not in peer.opened:
             return False
-        stream = self._by_index()[message.index]
+        self._call(self._by_index()[message.index], message)
+        return True
+
+    def _call(self, stream: Stream, message: messages.ToTrainer) -> None:
+        """Call the run's function for a message about a stream, if there is one."""
         call = self._on_request.get((type(message).__name__, stream.name))
         if call is not None:
             call(message)
-        return True
 
     def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
         """Attach a viewer, or refuse it with a reason."""

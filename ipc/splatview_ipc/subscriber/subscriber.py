@@ -132,7 +132,13 @@ class Subscriber:
             self.fault = str(error)
             return False
         self.fault = None
-        folders = {f.description.id: f for f in list_runs(root) if self._is_followed(f)}
+        all_folders = list_runs(root)
+        ids = {f.description.id for f in all_folders if self._is_followed(f)}
+        folders = {
+            f.description.id: f
+            for f in all_folders
+            if f.description.id in ids or f.description.part_of in ids
+        }
         # Oldest first: of too many, the newest ones are followed.
         new_ids = [run_id for run_id in folders if run_id not in self._runs]
         for run_id in new_ids[: max(0, len(folders) - limits.MAX_RUNS)]:
