@@ -29,6 +29,8 @@ ADAPTERS = {
     "overlay": "overlay",
     "cameras": "cameras",
     "scalars": "series",
+    "rendered": "named_tensors",
+    "tensors": "named_tensors",
 }
 """Modules of this package that make the tensors of a frame, by kind."""
 

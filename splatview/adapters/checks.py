@@ -30,6 +30,8 @@ PUBLISH_OPTIONS: dict[str, type | tuple[type, ...]] = {
     "sh_degree": int,
     "antialiased": bool,
     "meta": dict,
+    "render": str,
+    "module": str,
 }
 """Options of `publish` and the types of their values.
 

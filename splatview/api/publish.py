@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from splatview.adapters.gaussians import GaussianLayout
     from splatview.adapters.images import ImageLayout
+    from splatview.adapters.named_tensors import NamedTensorsLayout
+    from splatview.api.render_worker import RenderedScene
     from splatview_ipc.publisher.channel import Published
     from splatview_ipc.publisher.stream import Stream
 
@@ -37,8 +39,8 @@ _NO_META: dict[str, Any] = {}
 class KnownStream:
     """A stream, the layout of its values so far, and the options they came with."""
 
-    stream: Stream
-    layout: ImageLayout | GaussianLayout
+    stream: Stream | RenderedScene
+    layout: ImageLayout | GaussianLayout | NamedTensorsLayout
     options: tuple[Any, ...]
 
 
@@ -56,6 +58,8 @@ def publish(
     sh_degree: int | None = None,
     antialiased: bool | None = None,
     meta: Mapping[str, Any] | None = None,
+    render: str | None = None,
+    module: str | None = None,
     **loose_meta: Any,
 ) -> None:
     """Show a value in every viewer of this process, and go on at once.
@@ -106,6 +110,16 @@ def publish(
             or up to 16 floats; texts of 1,024 characters each and 48 KiB together. Of a
             uint16 image of one channel, such as depth, "unit" and "scale" say what
             a value of 1 is: {"unit": "m", "scale": 0.001} for millimetres shown as metres.
+        render: "package.module:function", which draws the scene in a process of its own
+            whenever a viewer asks: `function(tensors, camera, controls)`, as the page
+            on render functions describes. `value` is then a mapping of names to
+            tensors, or a torch.nn.Module, whose parameters and buffers count; what lies
+            within another is named with dots, as in "net.0.weight". The process is
+            started when a viewer opens the scene. It finds modules where this script
+            does, and imports the function's anew when its file changes.
+        module: with render: "package.module:function" that makes, without arguments, a
+            module with the published names. The function is then given that module
+            instead of the mapping, its parameters and buffers being those published.
         loose_meta: deprecated: metadata as keywords, as in `step=7`. A keyword that is
             nearly an option's name raises TypeError.
 
@@ -135,7 +149,7 @@ def publish(
             copy = checks.checked_bool("copy", copy)
         if live is not None and type(live) is not bool:
             live = checks.checked_bool("live", live)
-        options = kind, copy, live, shard, layout, activated
+        options = kind, copy, live, shard, layout, activated, render, module
         entry = session().published.get(name)
         published = None
         if entry is not None and entry.options == options:
@@ -208,8 +222,10 @@ def _describe(
     from splatview.adapters import recognise
     from splatview.api.shard import checked_shard, group_of_this_process
 
-    kind, copy, live, shard, image_layout, activated = options
+    kind, copy, live, shard, image_layout, activated, render, module = options
     checks.stream_name(name)
+    if render is not None or module is not None:
+        return _describe_rendered(value, name, options, meta)
     rank_of = None
     group = ""
     if shard is not None:
@@ -222,17 +238,8 @@ def _describe(
             f"only Gaussians can; leave shard out: each rank's {layout.kind} is a stream "
             "of its own"
         )
-    if copy is False and layout.device == "cpu":
-        raise ValueError(
-            "copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or "
-            "publish a CUDA tensor"
-        )
-    published = layout.match(value, meta)
-    if published is None:
-        raise ValueError(
-            f"{name!r} changed while it was being published; publish from one thread at "
-            "a time"
-        )
+    _check_copy(copy, layout.device)
+    published = _first_match(layout, value, meta, name)
     current = session()
     with current.lock:
         publisher = current.run()
@@ -250,3 +257,68 @@ def _describe(
             # another.
             del current.published[name]
     return entry, published
+
+
+def _describe_rendered(
+    value: Any, name: str, options: tuple[Any, ...], meta: dict[str, Any]
+) -> tuple[KnownStream, Published] | None:
+    """Return the scene for a value of a new form that a function draws, as `_describe`."""
+    from splatview.adapters.named_tensors import NamedTensorsLayout
+    from splatview.api.render_worker import checked_functions, rendered_scene
+
+    kind, copy, live, shard, image_layout, activated, render, module = options
+    functions = checked_functions(render, module)
+    unused = {
+        "kind": kind,
+        "shard": shard,
+        "layout": image_layout,
+        "activated": activated,
+    }
+    for option, option_value in unused.items():
+        if option_value is not None:
+            raise TypeError(
+                f"{option}={option_value!r} with render: a function draws from tensors "
+                f"as they are; leave {option} out"
+            )
+    layout = NamedTensorsLayout(value)
+    _check_copy(copy, layout.device)
+    published = _first_match(layout, value, meta, name)
+    current = session()
+    with current.lock:
+        publisher = current.run()
+        if publisher is None:
+            return None
+        scene = rendered_scene(publisher, name, functions)
+        scene.describe(layout, published[0], copy, bool(live))
+        entry = KnownStream(scene, layout, options)
+        current.published[name] = entry
+        if current.publisher is not publisher:
+            # A signal's handler has ended the run meanwhile: the next call begins
+            # another.
+            del current.published[name]
+    return entry, published
+
+
+def _check_copy(copy: bool | None, device: str) -> None:
+    """Raise ValueError where tensors cannot be shared as the caller wants."""
+    if copy is False and device == "cpu":
+        raise ValueError(
+            "copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or "
+            "publish a CUDA tensor"
+        )
+
+
+def _first_match(
+    layout: ImageLayout | GaussianLayout | NamedTensorsLayout,
+    value: Any,
+    meta: dict[str, Any],
+    name: str,
+) -> Published:
+    """Return what to publish of the value that a layout was made for."""
+    published = layout.match(value, meta)
+    if published is None:
+        raise ValueError(
+            f"{name!r} changed while it was being published; publish from one thread at "
+            "a time"
+        )
+    return published

@@ -8,10 +8,13 @@ import traceback
 MAX_TROUBLE = 1000
 """Characters of the text of a fault."""
 _MAX_CALLS = 6
-_OUR_FOLDERS = tuple(
-    os.path.join(os.sep, "splatview", folder, "") for folder in ("rendering", "api")
+_LEFT_OUT = (
+    os.path.join(os.sep, "splatview", "rendering", ""),
+    os.path.join(os.sep, "splatview", "api", ""),
+    "<frozen importlib",
+    os.path.join(os.sep, "importlib", "__init__.py"),
 )
-"""Folders whose lines no user needs in a traceback."""
+"""Parts of the names of files whose lines no user needs in a traceback."""
 
 
 class RenderError(Exception):
@@ -25,7 +28,7 @@ def trouble_text(error: BaseException) -> str:
     calls = [
         call
         for call in traceback.extract_tb(error.__traceback__)
-        if not any(folder in call.filename for folder in _OUR_FOLDERS)
+        if not any(part in call.filename for part in _LEFT_OUT)
     ]
     lines = traceback.format_list(calls[-_MAX_CALLS:])
     lines += traceback.format_exception_only(type(error), error)

@@ -62,9 +62,7 @@ class Publisher:
         """Reentrant: a signal's handler may publish something new amid `stream`."""
         self._indices = itertools.count()
         run_name = name or _script_name()
-        self.folder = create_run(
-            run_name, os.getpid(), time.time(), hidden, part_of
-        )
+        self.folder = create_run(run_name, os.getpid(), time.time(), hidden, part_of)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()

@@ -12,8 +12,8 @@ from splatview_viewer import kinds
 
 FILES_ONLY = {"snapshot", "ranks"}
 """Kinds that no process publishes: they are read from files."""
-DRAWN_FROM = {"rendered", "picture", "tensors"}
-"""Kinds of scenes that functions draw, which nothing publishes yet."""
+WITHOUT_ADAPTER = {"picture"}
+"""Kinds of which `publish` takes no values: a function makes their frames."""
 UNSHOWN = {"tensors"}
 """Kinds that no viewer opens."""
 
@@ -27,7 +27,7 @@ def test_lists_of_kinds_agree() -> None:
     names = [kind.name for kind in kinds.KINDS]
     assert len(set(names)) == len(names)
     assert set(names) == CHECKS.keys() - UNSHOWN | FILES_ONLY
-    assert adapters.ADAPTERS.keys() == CHECKS.keys() - DRAWN_FROM
+    assert adapters.ADAPTERS.keys() == CHECKS.keys() - WITHOUT_ADAPTER
 
 
 def test_each_kind_has_its_rules() -> None:
