@@ -27,6 +27,10 @@ class RenderCamera:
     """(4, 4) float32, camera to world: the inverse of `viewmat`."""
     K: torch.Tensor
     """(3, 3) float32, focal lengths and principal point in pixels."""
+    c2w_host: np.ndarray
+    """`c2w` as a float64 array in host memory, for which no GPU has to be waited for."""
+    K_host: np.ndarray
+    """`K` likewise."""
     width: int
     """Pixels of the picture that is expected."""
     height: int
@@ -51,14 +55,14 @@ class RenderCamera:
         """
         camera = draw.camera
         viewmat = np.array(camera.viewmat, np.float64).reshape(4, 4)
-        K = np.array(camera.K, np.float64)
+        K = np.array(camera.K, np.float64).reshape(3, 3)
         if not np.isfinite(viewmat).all() or not np.isfinite(K).all():
             raise ValueError("the viewer's camera has values that are not finite")
         try:
             c2w = np.linalg.inv(viewmat)
         except np.linalg.LinAlgError:
             raise ValueError("the viewer's camera cannot be inverted") from None
-        numbers = np.concatenate([viewmat.ravel(), c2w.ravel(), K])
+        numbers = np.concatenate([viewmat.ravel(), c2w.ravel(), K.ravel()])
         # One copy for all. It is so small that CUDA takes it into its queue at once.
         tensor = torch.from_numpy(numbers.astype(np.float32))
         tensor = tensor.to(device, non_blocking=True)
@@ -66,13 +70,15 @@ class RenderCamera:
             viewmat=tensor[:16].view(4, 4),
             c2w=tensor[16:32].view(4, 4),
             K=tensor[32:].view(3, 3),
+            c2w_host=c2w,
+            K_host=K,
             width=camera.width,
             height=camera.height,
             model=camera.model,
             near=camera.near,
             far=camera.far,
             is_draft=draw.is_draft,
-            fov=2 * math.atan2(camera.height / 2, K[4]),
+            fov=2 * math.atan2(camera.height / 2, K[1, 1]),
         )
 
     def to(self, device: torch.device | str) -> RenderCamera:

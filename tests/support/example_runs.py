@@ -31,6 +31,7 @@ STREAMS = {
     "lightning_callback": ["learned"],
     "memory": ["learned", "memory"],
     "notebook": ["waves"],
+    "render_triangles": ["triangles"],
     "scalars": ["learned", "scalars"],
     "second_process": ["edges"],
     "sharded": ["gaussians", "scalars"],
@@ -45,7 +46,7 @@ _MANY = "1000000000"
 """Steps that no example takes before all of its streams are shown."""
 MIN_COLORS = 50
 """Colours of a picture; one of NaN has a single colour."""
-_PUBLISHING = ("publish", "publish_cameras", "publish_memory", "log")
+_PUBLISHING = ("publish", "publish_cameras", "publish_memory", "log", "draw")
 
 
 class AllShown(BaseException):

@@ -1,0 +1,60 @@
+"""Draw triangles by a function of the script, in plain torch, when a viewer looks.
+
+Run `splatview serve` in another terminal. A ball of triangles is trained into a bumpy
+one; `picture` is called only while a viewer looks, for at most 5 % of the time.
+"""
+
+import argparse
+import math
+
+import torch
+
+import splatview
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--steps", type=int, default=20_000, help="steps of the training")
+
+# A grid of corners on a sphere, two triangles for each of its cells.
+down = torch.linspace(0, math.pi, 17)[:, None]
+around = torch.arange(32) * math.tau / 32
+x, z = down.sin() * around.cos(), down.sin() * around.sin()
+vertices = torch.stack([x, down.cos().expand_as(x), z], -1).view(-1, 3).requires_grad_()
+radius = (1 + 0.2 * torch.sin(5 * around) * torch.sin(6 * down)).view(-1)
+corner = torch.arange(17 * 32).view(17, 32)
+right = corner.roll(-1, 1)
+upper = torch.stack([corner[:-1], right[:-1], corner[1:]], -1)
+lower = torch.stack([right[:-1], right[1:], corner[1:]], -1)
+triangles = torch.cat([upper, lower]).view(-1, 3)
+
+
+@splatview.renderer("triangles", points=vertices)
+def picture(camera):
+    """Draw each triangle over the pixels of the box around it."""
+    size = camera.height, camera.width
+    rgb, depth = torch.zeros(*size, 3), torch.full(size, math.inf)
+    points = vertices @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    corners = (points @ camera.K.T / points[:, 2:])[triangles]  # 3 corners of x, y, 1
+    to_weights, _ = torch.linalg.inv_ex(corners)
+    low = corners[..., :2].amin(1).long().clamp_min(0)
+    high = corners[..., :2].amax(1).ceil().long().minimum(torch.tensor(size[::-1]))
+    is_seen = (points[triangles, 2] > camera.near).all(1) & (low < high).all(1)
+    for i in is_seen.nonzero().flatten().tolist():
+        (x0, y0), (x1, y1) = low[i].tolist(), high[i].tolist()
+        rows, columns = torch.arange(y0, y1)[:, None] + 0.5, torch.arange(x0, x1) + 0.5
+        pixels = torch.stack(torch.broadcast_tensors(columns, rows, torch.ones(())), -1)
+        weights = pixels @ to_weights[i] / points[triangles[i], 2]
+        z = 1 / weights.sum(-1)
+        color = 0.5 + 0.35 * (weights @ vertices[triangles[i]]) * z[..., None]
+        box = slice(y0, y1), slice(x0, x1)
+        is_nearest = (weights >= 0).all(-1) & (z < depth[box])
+        depth[box][is_nearest] = z[is_nearest]
+        rgb[box][is_nearest] = color[is_nearest]
+    return rgb, depth, depth.isfinite().float()
+
+
+optimizer = torch.optim.Adam([vertices], lr=1e-3)
+for _ in range(parser.parse_args().steps):
+    optimizer.zero_grad()
+    (vertices.norm(dim=1) - radius).square().mean().backward()
+    optimizer.step()
+    splatview.draw()
