@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from splatview.api.pause import paused, wait_while_paused
     from splatview.api.publish import close, publish
     from splatview.api.renderer import draw, renderer
+    from splatview.api.selection import selection
     from splatview.api.window import Window
 
     __version__: str
@@ -46,6 +47,7 @@ _MODULE_OF_NAME = {
     "publish_cameras": "api.cameras",
     "publish_memory": "api.memory",
     "renderer": "api.renderer",
+    "selection": "api.selection",
     "show": "api.notebook",
     "wait_while_paused": "api.pause",
 }
@@ -67,6 +69,7 @@ __all__ = [
     "publish_cameras",
     "publish_memory",
     "renderer",
+    "selection",
     "show",
     "wait_while_paused",
 ]

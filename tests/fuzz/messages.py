@@ -55,6 +55,7 @@ def to_trainer() -> list[Any]:
         messages.Draw(
             1, "0123abcd", 3, messages.DrawnCamera(64, 48, (1.0,) * 16, (1.0,) * 9)
         ),
+        messages.SelectionBits(1, 3, 20, 0, b"abc"),
         messages.Bye(),
     ]
 

@@ -202,3 +202,59 @@ def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
     link.hello()
     run.pair.until_viewers(2)
     link.close()
+
+
+def test_hostile_masks_are_bounded_and_never_mixed(run: _Run) -> None:
+    """Pieces that are missing, repeated, of another mask or size make no mask."""
+    pair = run.pair
+    piece_size = limits.MAX_SELECTION_PIECE
+    count = 8 * piece_size * 2
+    shape = torch.zeros(1, 1, 3, dtype=torch.uint8).expand(count, 1, 3)
+    pair.publish(shape, "wide")
+    masks: list[Any] = []
+    pair.publisher.on_request["SelectionMask", "wide"] = masks.append
+    stream = pair.publisher.streams["wide"]
+    link = run.connect_liar()
+    index = stream.index
+
+    def send(number: int, offset: int, count: int = count, value: int = 255) -> None:
+        bits = bytes([value]) * min(piece_size, (count + 7) // 8 - offset)
+        piece = messages.SelectionBits(index, number, count, offset, bits)
+        assert link.send(messages.encode(piece))
+        pair.pump()
+
+    refused = run.dropped_messages()
+    link.send(messages.encode(messages.Open(index, "ring")))
+    send(1, 0)
+    assert run.dropped_messages() == refused + 1  # nobody has asked for it
+    stream.wants_selection = True
+    send(2, piece_size)
+    send(2, 0)
+    send(3, piece_size)
+    send(3, piece_size)
+    send(4, 0, count=2**40)
+    send(4, piece_size, count=2**40)
+    for number in range(5, 40):
+        send(number, 0)
+    assert not masks
+    send(50, 0, value=0)
+    send(50, piece_size)
+    (mask,) = masks
+    assert bytes(mask.bits) == bytes(piece_size) + b"\xff" * piece_size
+    send(51, 0)
+    link.close()
+    assert run.dropped_messages() == refused + 1
+    run.check_publishing()
+
+
+@pytest.mark.parametrize(
+    ("count", "offset", "length"),
+    [(20, 0, 2), (20, 0, 4), (20, 3, 0), (20, 1, 2), (0, 0, 1), (2**41, 0, 1)],
+)
+def test_pieces_that_do_not_fit_are_refused(
+    count: int, offset: int, length: int
+) -> None:
+    fields = {"type": "SelectionBits", "index": 0, "number": 1}
+    fields |= {"count": count, "offset": offset, "bits": bytes(length)}
+    with pytest.raises(messages.DecodeError):
+        messages.decode_to_trainer(messages.encode(fields))  # type: ignore[arg-type]

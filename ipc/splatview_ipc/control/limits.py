@@ -18,6 +18,8 @@ MAX_VIEWERS = 32
 """Viewers attached to one run at a time."""
 MAX_VERSION = 40
 """Characters of a release's name."""
+MAX_SELECTION_PIECE = 128 * 1024
+"""Bytes of a piece of the mask of selected Gaussians."""
 MAX_NAME = 200
 """Characters of a stream's or run's name."""
 MAX_MESSAGE = 256 * 1024

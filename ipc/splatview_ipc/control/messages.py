@@ -224,6 +224,8 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group: Annotated[str, Meta(pattern=r"\A([0-9a-f]{16})?\Z")] = ""
     """The same for the parts of one scene: those of one name and one number of ranks
     belong together."""
+    wants_selection: bool = False
+    """True if the script reads which Gaussians a viewer selects (`SelectionBits`)."""
 
     def __post_init__(self) -> None:
         if self.shard is not None and self.shard[0] >= self.shard[1]:
@@ -359,6 +361,32 @@ class Draw(_Message, frozen=True):
     """The camera moves: another request follows soon."""
 
 
+class SelectionBits(_Message, frozen=True):
+    """A piece of a mask: the Gaussians that the user has selected in an opened stream.
+
+    The pieces of one mask come one after the other, each but the last
+    `limits.MAX_SELECTION_PIECE` bytes long. With `count` 0 nothing is selected any more.
+    """
+
+    index: Index
+    number: Annotated[int, Meta(ge=1, le=limits.MAX_COUNTER)]
+    """The number of the mask, which grows."""
+    count: Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
+    """Gaussians of the scene; a mask of another number than it has now is ignored."""
+    offset: Bytes
+    """The piece's first byte within the mask."""
+    bits: Annotated[bytes, Meta(max_length=limits.MAX_SELECTION_PIECE)]
+    """A bit for each Gaussian, the highest of a byte first."""
+
+    def __post_init__(self) -> None:
+        if self.offset % limits.MAX_SELECTION_PIECE:
+            raise ValueError(f"a piece at byte {self.offset}")
+        left = (self.count + 7) // 8 - self.offset
+        expected = min(left, limits.MAX_SELECTION_PIECE)
+        if len(self.bits) != expected or (self.count and not expected):
+            raise ValueError(f"{len(self.bits)} bytes of {left} that are left")
+
+
 class Bye(_Message, frozen=True):
     pass
 
@@ -374,6 +402,7 @@ ToTrainer = (
     | Snapshot
     | Photos
     | Draw
+    | SelectionBits
     | Bye
 )
 

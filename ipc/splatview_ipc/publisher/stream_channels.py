@@ -91,6 +91,8 @@ class StreamChannels:
         """The stream below an overlay."""
         self.shard: tuple[tuple[int, int] | None, str] = None, ""
         """The part of a scene that it is, and its group; see `StreamInfo.shard`."""
+        self.wants_selection = False
+        """True if the script reads which Gaussians a viewer selects."""
         self.layout: ValueLayout | None = None
         """The layout of the newest value."""
         self._form: ValueForm | None = None
@@ -204,7 +206,16 @@ class StreamChannels:
             over_run=self.over.run,
             shard=shard,
             group=group,
+            wants_selection=self.wants_selection,
         )
+
+    @property
+    def count(self) -> int:
+        """The first side of the newest value's shape; 0 without one."""
+        form = self._form
+        if form is None or not form.shape:
+            return 0
+        return form.shape[0]
 
     # Which viewers lack what. Called on any thread.
 

@@ -15,6 +15,7 @@ from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.sockets import pid_namespace
 from splatview_ipc.publisher.announcer import Announcer
+from splatview_ipc.publisher.selection_masks import SelectionMask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,6 +52,8 @@ class ViewerPeer:
     """Versions a second that it takes at most, by stream, as far as it has said."""
     offered: dict[int, Ref] = field(default_factory=dict)
     """References sent last, by stream."""
+    masks: dict[int, SelectionMask] = field(default_factory=dict)
+    """Masks of which pieces are still to come, by stream."""
 
     def close(self) -> None:
         self.push.close()
@@ -126,6 +129,8 @@ class Viewers:
                 return self._note_pace(peer, message)
             case messages.Snapshot() | messages.Photos() | messages.Draw():
                 return self._pass_on(peer, message)
+            case messages.SelectionBits():
+                return self._take_mask(peer, message)
             case messages.Pause():
                 # A viewer that resumes the run resumes it for all.
                 changed = [peer] if message.paused else self._peers.values()
@@ -168,6 +173,7 @@ class Viewers:
             return False
         peer.offered.pop(index, None)
         peer.paces.pop(index, None)
+        peer.masks.pop(index, None)
         stream = self._by_index()[index]
         stream.release(transport)
         _follow_paces(self._peers.values(), stream, transport)
@@ -195,7 +201,30 @@ class Viewers:
         self._call(self._by_index()[message.index], message)
         return True
 
-    def _call(self, stream: Stream, message: messages.ToTrainer) -> None:
+    def _take_mask(self, peer: ViewerPeer, piece: messages.SelectionBits) -> bool:
+        """Take a piece of a mask; return whether the script has asked for it.
+
+        A piece of a scene of another size, or out of turn, ends its mask.
+        """
+        stream = self._by_index().get(piece.index)
+        if stream is None or piece.index not in peer.opened:
+            return False
+        if not stream.wants_selection:
+            return False
+        mask = peer.masks.pop(piece.index, None)
+        if piece.offset == 0:
+            mask = SelectionMask(piece)
+        if piece.count not in (0, stream.count) or mask is None:
+            return True
+        if not mask.add(piece):
+            return True
+        if mask.is_whole:
+            self._call(stream, mask)
+        else:
+            peer.masks[piece.index] = mask
+        return True
+
+    def _call(self, stream: Stream, message: object) -> None:
         """Call the run's function for a message about a stream, if there is one."""
         call = self._on_request.get((type(message).__name__, stream.name))
         if call is not None:

@@ -221,6 +221,15 @@ class RemoteRun:
         except EndedError:
             pass  # what the trainer sent before is still to be read
 
+    def try_send(self, message: messages.ToTrainer) -> bool:
+        """Send a message unless the queue is full; return whether it is sent."""
+        if self._connection is None or not self._is_attached:
+            return False
+        try:
+            return self._connection.send(messages.encode(message))
+        except EndedError:
+            return False
+
     def poll(self, now: float) -> bool:
         """Take in what happened. Never waits.
 
@@ -241,6 +250,7 @@ class RemoteRun:
         has_changed |= self._measure(now)
         for stream in list(self.wanted_streams.values()):
             self.share(stream)
+            stream.send_rest()
         return has_changed
 
     def _measure(self, now: float) -> bool:

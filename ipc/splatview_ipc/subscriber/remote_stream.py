@@ -12,6 +12,7 @@ from splatview_ipc.control import messages
 from splatview_ipc.control.errors import reason_of
 from splatview_ipc.control.limits import MAX_PACE
 from splatview_ipc.subscriber.rate import Rate
+from splatview_ipc.subscriber.selection_sender import SelectionSender
 from splatview_ipc.transports import TRANSPORTS, Reader
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class RemoteStream:
         self._told_pace = MAX_PACE
         """The pace that the trainer goes by."""
         self._pace_told_at = -math.inf
+        self._selection = SelectionSender(self)
+        self.send_selection = self._selection.send
+        """As `SelectionSender.send`."""
         self._rate = Rate()
         self._last_version = 0
         """The newest version at the last `measure`."""
@@ -231,6 +235,11 @@ class RemoteStream:
             self.run.share(self)
             self.run.send(message)
 
+    def send_rest(self) -> None:
+        """Send what is left of a selection, as far as it can go now."""
+        if self._is_open and self.run.alive and self.run.has_requested(self):
+            self._selection.advance()
+
     @property
     def torn(self) -> int:
         """Number of frames discarded because the writer overwrote them."""
@@ -241,6 +250,7 @@ class RemoteStream:
     def request(self, transport: str) -> None:
         """Request the offer of a transport. The trainer forgets the pace with it."""
         self._told_pace = MAX_PACE
+        self._selection.restart()
         self.run.send(messages.Open(self.info.index, transport))  # type: ignore[arg-type]
 
     @property

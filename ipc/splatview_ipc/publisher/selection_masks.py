@@ -1,0 +1,32 @@
+"""The mask of the Gaussians that a viewer's user has selected, as it comes in pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from splatview_ipc.control.messages import SelectionBits
+
+
+class SelectionMask:
+    """A mask of a scene's Gaussians, whole once all of its pieces have been added."""
+
+    def __init__(self, first_piece: SelectionBits) -> None:
+        """Start without pieces; this one is to be added first."""
+        self.number = first_piece.number
+        self.count = first_piece.count
+        """Gaussians of the scene; 0: nothing is selected any more."""
+        self.bits = bytearray()
+        """A bit for each, as `numpy.packbits` packs them."""
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.bits) == (self.count + 7) // 8
+
+    def add(self, piece: SelectionBits) -> bool:
+        """Add the next piece; return whether it is that."""
+        expected = self.number, self.count, len(self.bits)
+        if (piece.number, piece.count, piece.offset) != expected:
+            return False
+        self.bits += piece.bits
+        return True
