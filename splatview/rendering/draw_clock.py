@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from splatview.rendering.host_copy import has_passed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,7 +48,7 @@ class DrawClock:
     @property
     def is_known(self) -> bool:
         """True once the GPU has come to the end as well."""
-        return self._end_event is None or self._end_event.query()
+        return self._end_event is None or has_passed(self._end_event)
 
     def wait(self) -> None:
         """Wait until the time is known, with the GIL released."""

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from splatview_ipc.cuda import driver
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def has_passed(event: torch.cuda.Event) -> bool:
+    """Return whether a GPU has come to an event. Raises RuntimeError if it failed."""
+    # Another thread may capture a CUDA graph, which a query would spoil.
+    with driver.relaxed_capture():
+        return event.query()
 
 
 class HostCopy:
@@ -40,7 +49,7 @@ class HostCopy:
     @property
     def has_arrived(self) -> bool:
         """True once `tensors` hold the values. Raises RuntimeError if a GPU failed."""
-        return all(event.query() for event in self._events.values())
+        return all(has_passed(event) for event in self._events.values())
 
     def wait(self) -> None:
         """Wait until `tensors` hold the values, with the GIL released."""
