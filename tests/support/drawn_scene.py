@@ -116,7 +116,7 @@ class DrawnScene:
         self._pictures.over = OverlaidStream("scene")
         self.publisher.on_request["Draw", "scene/pictures"] = self._answer
         self.publish()
-        # Announces the stream; nobody asked for this one.
+        # Announces the stream; it answers no request.
         self._publish(self._pictures, paint(_SMALL, self.points), viewer="", request=0)
 
     def publish(self, **meta: Any) -> None:

@@ -109,18 +109,21 @@ class SlotReader(SlotLayout):
 
     def read(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
         """Return the newest complete frame; see `Reader.read`."""
-        return self._read(self.find_newest, after, attempts)
+        return self._read(after, attempts)
 
     def read_next(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
         """Return the oldest complete frame over `after`; see `Reader.read_next`."""
-        return self._read(self.find_next, after, attempts)
+        return self._read(after, attempts, oldest=True)
 
     def _read(
-        self, find: Callable[[int], tuple[int, int]], after: int, attempts: int
+        self, after: int, attempts: int, *, oldest: bool = False
     ) -> StreamFrame | None:
-        """Return the frame of the slot that `find` chooses, whole if it is tried again."""
+        """Return the newest complete frame over `after`, or the oldest one."""
         for _ in range(attempts):
-            slot, seq = find(after)
+            if oldest:
+                slot, seq = _find_oldest(self._words, self.first_words, after)
+            else:
+                slot, seq = self.find_newest(after)
             if slot < 0:
                 return None
             # What is read below is of this sequence number, or of a later one.
@@ -160,23 +163,6 @@ class SlotReader(SlotLayout):
                 newest = (slot, seq)
                 best_version = words[first_word + VERSION]
         return newest
-
-    def find_next(self, after: int) -> tuple[int, int]:
-        """Return the slot with the lowest complete version over `after`, and its number.
-
-        As `find_newest`.
-        """
-        words = self._words
-        oldest = (-1, 0)
-        lowest_version = math.inf
-        for slot, first_word in enumerate(self.first_words):
-            seq = words[first_word + SEQ]
-            is_complete = seq % 2 == 0 and words[first_word + DONE] == seq
-            version = words[first_word + VERSION]
-            if is_complete and after < version < lowest_version:
-                oldest = (slot, seq)
-                lowest_version = version
-        return oldest
 
     def stamp(self, slot: int) -> Stamp:
         """Return the version of a slot, as its words describe it.
@@ -249,3 +235,22 @@ class SlotReader(SlotLayout):
         """Unmap the segment; a frame still in use keeps its memory. Idempotent."""
         self._words.release()
         close_map(self._map)
+
+
+def _find_oldest(
+    words: memoryview, first_words: Sequence[int], after: int
+) -> tuple[int, int]:
+    """Return the slot with the lowest complete version, and its sequence number.
+
+    Returns slot -1 if no version is over `after`.
+    """
+    oldest = (-1, 0)
+    lowest_version = math.inf
+    for slot, first_word in enumerate(first_words):
+        seq = words[first_word + SEQ]
+        is_complete = seq % 2 == 0 and words[first_word + DONE] == seq
+        version = words[first_word + VERSION]
+        if is_complete and after < version < lowest_version:
+            oldest = (slot, seq)
+            lowest_version = version
+    return oldest

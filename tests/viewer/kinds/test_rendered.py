@@ -32,7 +32,7 @@ from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.kinds.rendered.requests import PictureRequests, WantedPicture
+from splatview_viewer.kinds.rendered.requests import PictureRequest, PictureRequests
 from splatview_viewer.kinds.rendered.trouble import wrapped_lines
 from splatview_viewer.kinds.rendered.view import RenderedView
 from splatview_viewer.render.cameras.photos import PhotoTexture
@@ -197,15 +197,15 @@ def test_views_are_served_in_turn_one_request_at_a_time() -> None:
     first = requests.open()
     second = requests.open()
     for x in range(3):
-        first.want(WantedPicture(camera_at(x), 1), 0.0)
-    second.want(WantedPicture(camera_at(9), 1), 0.0)
+        first.want(PictureRequest(camera_at(x), 1), 0.0)
+    second.want(PictureRequest(camera_at(9), 1), 0.0)
     request = requests.next_request(4, 0.0)
     assert request is not None
     assert request.index == 4
     # The newest camera counts.
     assert np.allclose(request.camera.viewmat, camera_at(2).viewmat.ravel())
     assert requests.next_request(4, 0.5) is None
-    first.want(WantedPicture(camera_at(3), 1), 0.5)
+    first.want(PictureRequest(camera_at(3), 1), 0.5)
     # Those of others are not taken, nor what was overwritten.
     assert requests.take(answer_frame(request, viewer="another"))
     torn = frame_of("picture", {}, intact=False, viewer=request.viewer, request=1)
@@ -230,7 +230,7 @@ def test_views_are_served_in_turn_one_request_at_a_time() -> None:
 def test_what_a_function_cannot_draw_is_asked_for_again_after_a_second() -> None:
     requests = PictureRequests()
     place = requests.open()
-    place.want(WantedPicture(camera_at(1), 1), 0.0)
+    place.want(PictureRequest(camera_at(1), 1), 0.0)
     request = requests.next_request(0, 0.0)
     assert requests.take(answer_frame(request, trouble="ValueError: no"))
     assert place.trouble == "ValueError: no"

@@ -387,7 +387,7 @@ class Links:
         }
 
     def _at_work(self) -> list[Slot]:
-        """Return the entries that nobody sees whose views work on, such as on a film."""
+        """Return the entries out of sight whose views work on, such as on a film."""
         return [
             slot
             for slot in self._catalogue.slots.values()

@@ -1,4 +1,4 @@
-"""What all views of a scene that a function draws share."""
+"""Content of a scene that a function draws, which all its views share."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ _TOKEN_BYTES = 16
 
 
 @dataclass(frozen=True)
-class WantedPicture:
-    """What a view wants to show."""
+class PictureRequest:
+    """A picture that a view wants to show."""
 
     camera: Camera
     loads: int
@@ -45,8 +45,8 @@ class WantedPicture:
 class FunctionPicture:
     """A picture that the function has drawn."""
 
-    wanted: WantedPicture
-    """What it was asked for."""
+    request: PictureRequest
+    """The request that it answers."""
     pixels: np.ndarray
     """(H, W, 3) uint8, or (H, W, 4) with colours multiplied by alpha, top row first."""
     depth: np.ndarray | None
@@ -55,76 +55,76 @@ class FunctionPicture:
     """Milliseconds that the function took."""
     seconds: float
     """Seconds from the request to the picture."""
-    came_at: float
+    received_at: float
 
     @property
     def camera(self) -> Camera:
-        return self.wanted.camera
+        return self.request.camera
 
-    def answers(self, wanted: WantedPicture) -> bool:
+    def answers(self, request: PictureRequest) -> bool:
         """Return whether it is what is wanted."""
-        if self.wanted.loads < wanted.loads or self.camera != wanted.camera:
+        if self.request.loads < request.loads or self.camera != request.camera:
             return False
-        return wanted.is_draft or not self.wanted.is_draft
+        return request.is_draft or not self.request.is_draft
 
 
-class PicturePlace:
-    """What one view wants, and the newest picture that came for it."""
+class PictureInbox:
+    """The request of one view, and the newest picture that came for it."""
 
     def __init__(self) -> None:
-        self.wanted: WantedPicture | None = None
+        self.request: PictureRequest | None = None
         """None: nothing."""
-        self.wanted_since = -math.inf
+        self.waiting_since = -math.inf
         self.picture: FunctionPicture | None = None
-        self.has_news = False
+        self.has_change = False
         """Something came since the view looked last."""
         self.trouble = ""
         """Why the function did not draw what was wanted last, in lines."""
-        self._failed: WantedPicture | None = None
+        self._failed: PictureRequest | None = None
         """What the function could not draw."""
         self._retry_at = -math.inf
 
-    def want(self, wanted: WantedPicture, now: float) -> bool:
+    def want(self, request: PictureRequest, now: float) -> bool:
         """Want a picture from now on; return whether that is another one, to be drawn."""
-        if wanted == self.wanted:
+        if request == self.request:
             return False
         if not self.is_waiting:
-            self.wanted_since = now
-        self.wanted = wanted
+            self.waiting_since = now
+        self.request = request
         return self.is_waiting
 
     @property
     def is_waiting(self) -> bool:
         """True while the picture that is wanted has not come."""
-        if self.wanted is None:
+        if self.request is None:
             return False
-        return self.picture is None or not self.picture.answers(self.wanted)
+        return self.picture is None or not self.picture.answers(self.request)
 
     def is_due(self, now: float) -> bool:
         """Return whether the function is to be asked."""
-        has_failed = self._failed is not None and self._failed == self.wanted
+        has_failed = self._failed is not None and self._failed == self.request
         return self.is_waiting and not (has_failed and now < self._retry_at)
 
-    def fail(self, wanted: WantedPicture, trouble: str, now: float) -> None:
+    def fail(self, request: PictureRequest, trouble: str, now: float) -> None:
         """Take note that the function could not draw; it is asked again later."""
-        self._failed = wanted
+        self._failed = request
         self.trouble = trouble
         self._retry_at = now + _PATIENCE_S
-        self.has_news = True
+        self.has_change = True
 
     def put(self, picture: FunctionPicture) -> None:
         """Show a picture from now on."""
         self.picture = picture
         self.trouble = ""
         self._failed = None
-        self.has_news = True
+        self.has_change = True
 
 
-class _Request(NamedTuple):
+class _SentRequest(NamedTuple):
     """A request that was sent."""
 
-    place: PicturePlace
-    wanted: WantedPicture
+    inbox: PictureInbox
+    request: PictureRequest
     sent_at: float
 
 
@@ -133,10 +133,10 @@ class PictureRequests:
 
     def __init__(self) -> None:
         self._token = secrets.token_hex(_TOKEN_BYTES)
-        """Names this viewer of the scene to whoever draws."""
-        self._places: list[PicturePlace] = []
+        """Names this viewer of the scene to the program that draws."""
+        self._inboxes: list[PictureInbox] = []
         """The views that want pictures; the one that was served last is at the end."""
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, _SentRequest] = {}
         """Requests without an answer, by their numbers; the last one is under way."""
         self._number = 0
         self._answered = 0
@@ -149,16 +149,16 @@ class PictureRequests:
         tries = self._number - self._answered
         return 0 < tries <= _MAX_TRIES
 
-    def open(self) -> PicturePlace:
-        """Make a place for the pictures of a view."""
-        place = PicturePlace()
-        self._places.append(place)
-        return place
+    def open(self) -> PictureInbox:
+        """Make an inbox for the pictures of a view."""
+        inbox = PictureInbox()
+        self._inboxes.append(inbox)
+        return inbox
 
-    def close(self, place: PicturePlace) -> None:
-        """Ask for no more pictures of a place. Idempotent."""
-        if place in self._places:
-            self._places.remove(place)
+    def close(self, inbox: PictureInbox) -> None:
+        """Ask for no more pictures of an inbox. Idempotent."""
+        if inbox in self._inboxes:
+            self._inboxes.remove(inbox)
 
     def next_request(self, index: int, now: float) -> Draw | None:
         """Return the request to be sent now; None: none is due.
@@ -171,21 +171,21 @@ class PictureRequests:
         under_way = self._requests.get(self._number)
         if under_way is not None and now < under_way.sent_at + _PATIENCE_S:
             return None
-        place = next((place for place in self._places if place.is_due(now)), None)
-        if place is None or place.wanted is None:
+        inbox = next((inbox for inbox in self._inboxes if inbox.is_due(now)), None)
+        if inbox is None or inbox.request is None:
             return None
-        self._places.remove(place)
-        self._places.append(place)
+        self._inboxes.remove(inbox)
+        self._inboxes.append(inbox)
         self._number += 1
-        self._requests[self._number] = _Request(place, place.wanted, now)
+        self._requests[self._number] = _SentRequest(inbox, inbox.request, now)
         if len(self._requests) > _MAX_UNANSWERED:
             del self._requests[next(iter(self._requests))]
         return Draw(
             index=index,
             viewer=self._token,
             number=self._number,
-            camera=_drawn_camera(place.wanted.camera),
-            is_draft=place.wanted.is_draft,
+            camera=_drawn_camera(inbox.request.camera),
+            is_draft=inbox.request.is_draft,
         )
 
     def take(self, frame: StreamFrame) -> bool:
@@ -197,8 +197,8 @@ class PictureRequests:
         if meta.get("viewer") != self._token:
             return frame.intact()
         number = meta["request"]
-        request = self._requests.get(number)
-        if request is None:
+        sent = self._requests.get(number)
+        if sent is None:
             return frame.intact()
         arrays: dict[str, np.ndarray] = {}
         for name, tensor in frame.tensors.items():
@@ -213,20 +213,20 @@ class PictureRequests:
         color = arrays.get("color")
         if color is None:
             trouble = str(meta.get("trouble", ""))
-            request.place.fail(request.wanted, trouble, self._now)
+            sent.inbox.fail(sent.request, trouble, self._now)
             return True
         alpha = arrays.get("alpha")
         if alpha is not None:
             color = np.dstack([color, alpha])
         picture = FunctionPicture(
-            wanted=request.wanted,
+            request=sent.request,
             pixels=np.ascontiguousarray(color),
             depth=arrays.get("depth"),
             ms=float(meta.get("ms", 0.0)),
-            seconds=max(self._now - request.sent_at, 0.0),
-            came_at=self._now,
+            seconds=max(self._now - sent.sent_at, 0.0),
+            received_at=self._now,
         )
-        request.place.put(picture)
+        sent.inbox.put(picture)
         return True
 
 

@@ -18,7 +18,7 @@ from splatview_viewer.core.view import Info, Section, View, Wants
 from splatview_viewer.kinds.rendered.commands import commands_of, find_commands
 from splatview_viewer.kinds.rendered.content import RenderedContent
 from splatview_viewer.kinds.rendered.picking import pick
-from splatview_viewer.kinds.rendered.requests import WantedPicture
+from splatview_viewer.kinds.rendered.requests import PictureRequest
 from splatview_viewer.kinds.rendered.state import RenderedState
 from splatview_viewer.kinds.rendered.trouble import draw_trouble
 from splatview_viewer.render.cameras.photos import PhotoTexture
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import KeyHelp, Release, Value, Visit
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.rendered.picking import ScenePoint
-    from splatview_viewer.kinds.rendered.requests import FunctionPicture, PicturePlace
+    from splatview_viewer.kinds.rendered.requests import FunctionPicture, PictureInbox
     from splatview_viewer.scene_view.state import CameraPlace
 
 _REST_S = 0.2
@@ -68,9 +68,9 @@ class RenderedView(View[RenderedContent, RenderedState]):
 
     def __init__(self, data: RenderedContent, state: RenderedState) -> None:
         super().__init__(data, state)
-        self._place = data.requests.open()
+        self._inbox = data.requests.open()
         """The picture on the screen."""
-        self._exact_place: PicturePlace | None = None
+        self._exact_inbox: PictureInbox | None = None
         """The picture that is drawn exactly; None before there was one."""
         self._texture = PhotoTexture(data.ctx)
         self._laid: FunctionPicture | None = None
@@ -143,45 +143,45 @@ class RenderedView(View[RenderedContent, RenderedState]):
     def _want_present(self, rect: Rect) -> None:
         """Have the picture of the present camera be drawn, in `rect`."""
         camera = self.rig.camera_of_scene(rect)
-        picture = self._place.picture
+        picture = self._inbox.picture
         loads = self.data.loads
-        wanted = WantedPicture(camera, loads)
+        request = PictureRequest(camera, loads)
         if picture is not None and self.is_moving:
             scale = _draft_scale(picture, camera)
             if scale < 1:
-                wanted = WantedPicture(_scaled(camera, scale), loads, is_draft=True)
+                request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and picture.camera == camera:
             pause = picture.seconds / _REFRESH_SHARE
-            if self.data.now < picture.came_at + pause:
-                wanted = WantedPicture(camera, picture.wanted.loads)
-        if self._place.want(wanted, self.data.now):
+            if self.data.now < picture.received_at + pause:
+                request = PictureRequest(camera, picture.request.loads)
+        if self._inbox.want(request, self.data.now):
             # The request is sent in the next turn.
             self.host.wake()
 
     def awaits_picture(self, rect: Rect) -> bool:
         if self.data.summary is None:
             return True
-        if self._exact_place is None:
-            self._exact_place = self.data.requests.open()
-        place = self._exact_place
+        if self._exact_inbox is None:
+            self._exact_inbox = self.data.requests.open()
+        inbox = self._exact_inbox
         camera = self.rig.camera_of_scene(rect)
-        wanted = place.wanted
-        if wanted is None or wanted.camera != camera:
-            place.trouble = ""
-            place.want(WantedPicture(camera, self.data.loads), self.data.now)
+        request = inbox.request
+        if request is None or request.camera != camera:
+            inbox.trouble = ""
+            inbox.want(PictureRequest(camera, self.data.loads), self.data.now)
             self.host.wake()
-        if place.is_waiting:
+        if inbox.is_waiting:
             return True
         # The next exact picture of this camera is of the scene as it is then.
-        place.wanted = None
+        inbox.request = None
         return False
 
     @property
     def trouble(self) -> str:
-        place = self._exact_place if self.host.exact else self._place
-        if self.data.trouble or place is None:
+        inbox = self._exact_inbox if self.host.exact else self._inbox
+        if self.data.trouble or inbox is None:
             return self.data.trouble
-        return place.trouble
+        return inbox.trouble
 
     # -- pictures ------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class RenderedView(View[RenderedContent, RenderedState]):
     @property
     def picture(self) -> FunctionPicture | None:
         """The newest picture on the screen; None before the first one."""
-        return self._place.picture
+        return self._inbox.picture
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self.rig.rect = rect
@@ -208,8 +208,8 @@ class RenderedView(View[RenderedContent, RenderedState]):
             picture = self._exact_picture(camera)
         else:
             self._want_present(rect)
-            picture = self._place.picture
-            self._place.has_news = False
+            picture = self._inbox.picture
+            self._inbox.has_change = False
         self._laid = picture
         self.drawn_camera = camera if picture is None else picture.camera
         self.lay_picture(framebuffer, rect)
@@ -217,8 +217,8 @@ class RenderedView(View[RenderedContent, RenderedState]):
 
     def _exact_picture(self, camera: Camera) -> FunctionPicture:
         """Return the picture of exactly this camera. Raises RendererError without one."""
-        place = self._exact_place
-        picture = None if place is None else place.picture
+        inbox = self._exact_inbox
+        picture = None if inbox is None else inbox.picture
         if picture is None or picture.camera != camera:
             if self.trouble:
                 raise RendererError(f"the picture cannot be drawn: {self.trouble}")
@@ -252,7 +252,7 @@ class RenderedView(View[RenderedContent, RenderedState]):
         self, camera: Camera, x: float, y: float
     ) -> Callable[[], ScenePoint | None]:
         """Start to find the point under a pixel, as `SceneView.pick_later`."""
-        picture = self._place.picture
+        picture = self._inbox.picture
         sample = self.data.sample
 
         def find() -> ScenePoint | None:
@@ -266,13 +266,13 @@ class RenderedView(View[RenderedContent, RenderedState]):
         """Advance to `now`; a draft is followed by a full picture once the user rests."""
         data = self.data
         data.now = now
-        needs_redraw = self._must_draw or self._place.has_news
+        needs_redraw = self._must_draw or self._inbox.has_change
         needs_redraw |= self.trouble != self._drawn_trouble
         self._must_draw = False
-        self._place.has_news = False
+        self._inbox.has_change = False
         self._drawn_trouble = self.trouble
         needs_redraw |= self.tools.tick(now)
-        if self._place.wanted is not None and self.state.place.framed:
+        if self._inbox.request is not None and self.state.place.framed:
             self._want_present(self.rig.rect)
         return needs_redraw
 
@@ -282,17 +282,17 @@ class RenderedView(View[RenderedContent, RenderedState]):
     def release(self, occasion: Release) -> None:
         if occasion == "idle":
             return
-        # Nothing is drawn for what nobody sees.
-        self._place.wanted = None
+        # Nothing is drawn for a picture that is not seen.
+        self._inbox.request = None
         self._texture.drop()
         if occasion == "away":
             return
         self.rig.motion.close()
         self.tools.close()
         self._texture.close()
-        for place in (self._place, self._exact_place):
-            if place is not None:
-                self.data.requests.close(place)
+        for inbox in (self._inbox, self._exact_inbox):
+            if inbox is not None:
+                self.data.requests.close(inbox)
 
     # -- tools ---------------------------------------------------------------------
 
@@ -381,17 +381,17 @@ class RenderedView(View[RenderedContent, RenderedState]):
     @property
     def _is_pending(self) -> bool:
         """True while there is nothing new to show until a picture comes."""
-        place = self._place
-        if self.host.exact or place.picture is None or self.trouble:
+        inbox = self._inbox
+        if self.host.exact or inbox.picture is None or self.trouble:
             return False
-        is_late = self.data.now - place.wanted_since > _PENDING_S
-        return place.is_waiting and not place.has_news and not is_late
+        is_late = self.data.now - inbox.waiting_since > _PENDING_S
+        return inbox.is_waiting and not inbox.has_change and not is_late
 
     def info(self) -> Info:
         phrases = self._phrases()
         details = [*phrases, *self.tools.details()]
         picture = self.picture
-        if picture is not None and picture.wanted.is_draft:
+        if picture is not None and picture.request.is_draft:
             scale = picture.camera.height / max(self.rig.rect.height, 1)
             details.append(f"at {scale:.0%} for now")
         if self.data.step is not None:
