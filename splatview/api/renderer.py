@@ -104,7 +104,8 @@ def _register(
     function: Callable[..., Any], name: str, budget: float, points: Any
 ) -> None:
     """Have a function draw a scene. Raises as `renderer` does."""
-    from splatview.rendering.inside import InsideRenderer, sample_points
+    from splatview.rendering.drawn_scene import sample_points
+    from splatview.rendering.inside import InsideRenderer
 
     sample_points(points)  # before there is a stream
 

@@ -43,7 +43,7 @@ class CameraState:
 
 @dataclass
 class TabState:
-    """What the panels of nerfview and of gsplat's viewer hold, as they start."""
+    """Holds the values that the panels of nerfview and of gsplat's viewer start with."""
 
     render_width: int = 1280
     render_height: int = 960

@@ -13,16 +13,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from splatview.adapters import NamedTensors
-from splatview.adapters.tensors import as_tensor
-from splatview.rendering.answers import POLL_S, Answers
+from splatview.rendering.answers import Answers
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.draw_clock import DrawClock
+from splatview.rendering.drawn_scene import REFRESH_S, DrawnScene
 from splatview.rendering.function import draw_picture
-from splatview.rendering.host_copy import HostCopy
 from splatview.rendering.requests import RequestQueue
 from splatview.rendering.trouble import trouble_text
-from splatview_ipc.kinds.rendered import MAX_POINTS
 from splatview_ipc.publisher.stream_channels import OverlaidStream
 from splatview_ipc.system.terminal import printable, printable_lines
 
@@ -36,44 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("splatview")
 
-REFRESH_S = 0.1
-"""Shortest time between two pictures of a scene that changes before a still camera."""
-POINTS_PERIOD_S = 10.0
-"""Time between two samples of the scene's points."""
-SILENCE_S = 5.0
-"""Seconds without a call of `draw` after which viewers are told why nothing comes."""
 _MAX_LOGGED = 20
 """Different faults of one function that are logged."""
-
-
-def sample_points(points: Any) -> torch.Tensor | None:
-    """Return at most MAX_POINTS of a scene's points, evenly strided, float32.
-
-    Args:
-        points: (N, 3), or a callable that returns them; None: there are none.
-
-    Raises:
-        TypeError: no tensor or array.
-        ValueError: another shape or dtype.
-    """
-    import torch
-
-    if callable(points) and not isinstance(points, torch.Tensor):
-        points = points()
-    if points is None:
-        return None
-    tensor = as_tensor(points, "points").detach()
-    shape = tuple(tensor.shape)
-    if len(shape) != 2 or shape[1] != 3 or not tensor.is_floating_point():
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        raise ValueError(
-            f"points has shape {shape} and dtype {dtype}; expected (N, 3), floating "
-            "point: the positions of the scene's points"
-        )
-    if not len(tensor):
-        return None
-    stride = math.ceil(len(tensor) / MAX_POINTS)
-    return tensor[::stride].to(torch.float32, copy=True)
 
 
 class InsideRenderer:
@@ -98,39 +59,21 @@ class InsideRenderer:
             ValueError: another kind of stream has this name.
         """
         self.publisher = publisher
-        self.name = name
         self.drawn_at = -math.inf
         """When the last picture was begun."""
+        self._scene = DrawnScene(publisher, name, count_calls)
         self._on_request = on_request
-        self._count_calls = count_calls
-        self._now = publisher.now
-        self._scene_stream = publisher.stream(name, "rendered")
         self._answers = Answers(publisher, OverlaidStream(name))
         self._requests = RequestQueue()
         key = ("Draw", self._answers.stream.name)
         publisher.on_request[key] = self.take_request
         self._function: Callable[..., Any] | None = None
-        self._function_name = ""
         self._budget = 1.0
         self._device: torch.device | str = "cpu"
         self._is_busy = False
         """True from the begin of a picture until its time is in the account."""
         self._next_at = -math.inf
         """When the budget allows the next picture."""
-        self._points: Any = None
-        self._points_at = -math.inf
-        """When the points were sampled."""
-        self._points_copy: HostCopy | None = None
-        """A sample on its way to host memory."""
-        self._points_tensors: tuple[torch.Tensor, ...] = ()
-        self._scene_trouble = ""
-        self._refreshed_at = -math.inf
-        """When viewers were told of the scene as it is now."""
-        self._shown_call_count = 0
-        """Calls of `splatview.draw` by then."""
-        self._seen_call_count = 0
-        self._silent_since = self._now()
-        """The last sign of a script that draws, or of viewers that do not wait."""
         self._logged: set[str] = set()
 
     def set_function(
@@ -141,25 +84,21 @@ class InsideRenderer:
         Args:
             function: takes a camera, and controls if it has a second parameter.
             budget: share of the time that pictures may take.
-            points: as `sample_points` takes them, whose errors are raised.
+            points: as `drawn_scene.sample_points` takes them, whose errors are raised.
         """
-        sample = sample_points(points)
-        self._device = _device_of(sample)
-        self._points = points
+        device = self._scene.set_points(points, self.publisher.now())
+        self._device = _default_device() if device is None else device
         self._budget = budget
         self._function = function
-        self._function_name = printable(
+        self._scene.function_name = printable(
             getattr(function, "__name__", type(function).__name__)
         )
-        self._points_at = self._now()
-        # The worker thread shows it, and the scene with it.
-        self._points_copy = HostCopy({} if sample is None else {"points": sample})
 
     # On the helper thread.
 
     def take_request(self, draw: Draw) -> None:
         """Take a viewer's request."""
-        self._requests.put(draw, self._now())
+        self._requests.put(draw, self.publisher.now())
         self._on_request()
 
     @property
@@ -177,7 +116,7 @@ class InsideRenderer:
         """
         if self._is_busy or not self._requests:
             return False
-        return is_paused or self._now() >= self._next_at
+        return is_paused or self.publisher.now() >= self._next_at
 
     def draw(self, controls: Any) -> None:
         """Draw the picture whose turn it is.
@@ -188,7 +127,7 @@ class InsideRenderer:
         if draw is None:
             return
         self._is_busy = True
-        self.drawn_at = self._now()
+        self.drawn_at = self.publisher.now()
         try:
             self._answer(draw, controls)
         except BaseException:  # Ctrl-C, or a GPU that has failed
@@ -197,9 +136,9 @@ class InsideRenderer:
 
     def _answer(self, draw: Draw, controls: Any) -> None:
         assert self._function is not None
-        clock = DrawClock(self._device, self._now)
+        clock = DrawClock(self._device, self.publisher.now)
         try:
-            self._refresh_points()
+            self._scene.refresh_points(self.drawn_at)
             camera = RenderCamera.of(draw, self._device)
             picture = draw_picture(self._function, (camera,), controls)
             if picture.color.is_cuda:
@@ -210,17 +149,6 @@ class InsideRenderer:
             self._answers.put_trouble(draw, trouble, clock)
             self._log_once(trouble)
 
-    def _refresh_points(self) -> None:
-        """Sample the points again, now and then: they move and become more."""
-        if self._points is None or self._points_copy is not None:
-            return
-        if self.drawn_at < self._points_at + POINTS_PERIOD_S:
-            return
-        self._points_at = self.drawn_at
-        sample = sample_points(self._points)
-        if sample is not None:
-            self._points_copy = HostCopy({"points": sample})
-
     def _log_once(self, trouble: str) -> None:
         """Log why there is no picture, unless it was logged with other numbers."""
         pattern = re.sub(r"\d+", "#", trouble)
@@ -229,8 +157,8 @@ class InsideRenderer:
         self._logged.add(pattern)
         _log.warning(
             "splatview: %s cannot draw %r, training goes on: %s",
-            self._function_name,
-            self.name,
+            self._scene.function_name,
+            self._scene.stream.name,
             printable_lines(trouble),
         )
 
@@ -242,20 +170,12 @@ class InsideRenderer:
         Args:
             now: the clock's seconds.
         """
-        due = self._turn_answers(now)
-        if self._points_copy is not None:
-            due = min(due, self._take_points(self._points_copy, now))
-        if not self._scene_stream.readers and not self._answers.stream.readers:
+        due = min(self._turn_answers(now), self._scene.show_points(now))
+        if not self._scene.stream.readers and not self._answers.stream.readers:
             return due
-        if self._is_silent(now):
-            self._scene_trouble = (
-                f"the script has not called splatview.draw() for {SILENCE_S:g} s: "
-                "pictures come when it does"
-            )
-            self._publish_scene(now)
-        elif self._must_refresh(now):
-            self._scene_trouble = ""
-            self._publish_scene(now)
+        is_waiting = not self._is_busy and bool(self._requests)
+        is_idle = not self._is_busy and not self._requests
+        self._scene.follow_script(now, is_waiting, is_idle and now >= self._next_at)
         return min(due, now + REFRESH_S)
 
     def _turn_answers(self, now: float) -> float:
@@ -275,59 +195,16 @@ class InsideRenderer:
             self._is_busy = False
         return due
 
-    def _take_points(self, copy: HostCopy, now: float) -> float:
-        """Show a sample if it has arrived; return when to be called again."""
-        if not copy.has_arrived:
-            return now + POLL_S
-        self._points_tensors = tuple(copy.tensors.values())
-        if self._points_copy is copy:
-            self._points_copy = None
-        self._publish_scene(now)
-        return math.inf
-
-    def _is_silent(self, now: float) -> bool:
-        """Return whether viewers are to be told that the script does not draw."""
-        call_count = self._count_calls()
-        if call_count != self._seen_call_count or self._is_busy or not self._requests:
-            self._seen_call_count = call_count
-            self._silent_since = now
-        return now >= self._silent_since + SILENCE_S and not self._scene_trouble
-
-    def _must_refresh(self, now: float) -> bool:
-        """Return whether viewers are to ask for the scene as it is now."""
-        if self._is_busy or self._requests:
-            return False
-        if now < max(self._next_at, self._refreshed_at + REFRESH_S):
-            return False
-        return (
-            bool(self._scene_trouble) or self._count_calls() != self._shown_call_count
-        )
-
-    def _publish_scene(self, now: float) -> None:
-        """Make the scene as it is now its newest version."""
-        self._shown_call_count = self._count_calls()
-        self._refreshed_at = now
-        meta = {"function": self._function_name}
-        if self._scene_trouble:
-            meta["trouble"] = self._scene_trouble
-        tensors = self._points_tensors
-        names = ("points",) if tensors else ()
-        shape = tuple(tensors[0].shape) if tensors else ()
-        self._scene_stream.describe(NamedTensors("rendered", names, shape), copy=True)
-        self._scene_stream.publish_awaited((tensors, meta))
-
     def close(self) -> None:
         """Draw no more."""
         self._requests.clear()
         self._function = None
 
 
-def _device_of(sample: torch.Tensor | None) -> torch.device | str:
+def _default_device() -> torch.device | str:
     """Return the device on which a function most likely wants its camera."""
     import torch
 
-    if sample is not None:
-        return sample.device
     if torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
     return "cpu"

@@ -12,7 +12,8 @@ import pytest
 import torch
 from support.pair import Pair
 
-from splatview.rendering.inside import InsideRenderer, sample_points
+from splatview.rendering.drawn_scene import sample_points
+from splatview.rendering.inside import InsideRenderer
 from splatview_ipc.control.messages import Draw, DrawnCamera
 
 EYE = tuple(torch.eye(4).flatten().tolist())
@@ -26,7 +27,7 @@ class Script:
 
     def __init__(self, pair: Pair, function: Any = None, budget: float = 0.05) -> None:
         self.pair = pair
-        self.asked = 0
+        self.request_count = 0
         self.calls = 0
         self.picture_s = 0.0
         """What a picture takes."""
@@ -40,7 +41,7 @@ class Script:
         pair.other_programs.append(self.tick)
 
     def note_request(self) -> None:
-        self.asked += 1
+        self.request_count += 1
 
     def count_calls(self) -> int:
         return self.calls
@@ -65,11 +66,11 @@ class Script:
         """Ask for a picture, and have the script get the request."""
         stream = self.pair.stream("scene/pictures")
         self.pair.until(lambda: self.pair.publisher.streams[stream.name].readers)
-        before = self.asked
+        earlier_count = self.request_count
         stream.request_picture(
             Draw(index=stream.info.index, viewer=viewer, number=number, camera=CAMERA)
         )
-        self.pair.until(lambda: self.asked > before)
+        self.pair.until(lambda: self.request_count > earlier_count)
 
     def answer(self, after: int = 0) -> Any:
         return self.pair.newest("scene/pictures", after)
@@ -99,15 +100,15 @@ def test_pictures_take_their_share_of_the_time(pair: Pair) -> None:
     script = Script(pair, budget=0.05)
     script.picture_s = 1.0
     script.ask(1)
-    began = pair.now
+    started_at = pair.now
     numbers = iter(range(2, 100_000))
-    spent = 0
-    while pair.now < began + 200:
-        spent += script.draw()
+    picture_count = 0
+    while pair.now < started_at + 200:
+        picture_count += script.draw()
         script.scene.take_request(Draw(0, "ab", next(numbers), CAMERA))
         pair.now += 0.25
         script.tick()
-    assert spent == 10
+    assert picture_count == 10
 
 
 def test_no_picture_is_begun_before_the_time_of_the_last_one_is_known(
