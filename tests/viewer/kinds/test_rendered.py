@@ -159,6 +159,23 @@ def test_slow_function_draws_fewer_pixels_while_the_camera_moves(
     assert content.requests.next_request(0, 3.0).camera.width == W
 
 
+def test_camera_at_rest_leaves_time_to_the_training(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    content = view.content
+    view.tick(1.0)
+    view.draw(screen.framebuffer, RECT)
+    request = content.requests.next_request(0, 1.0)
+    content.requests.next_request(0, 1.2)
+    assert content.requests.take(answer_frame(request))
+    # The points have moved, and with them how near the camera sees.
+    view.update(scene_frame(1))
+    view.tick(1.3)
+    assert content.requests.next_request(0, 1.3) is None
+    view.tick(2.1)
+    assert content.requests.next_request(0, 2.1) is not None
+
+
 def test_point_under_a_pixel_is_found_by_depth_or_by_the_sample(
     view: Any, screen: OffscreenScreen
 ) -> None:

@@ -150,10 +150,10 @@ class RenderedView(View[RenderedContent, RenderedState]):
             scale = _draft_scale(picture, camera)
             if scale < 1:
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
-        elif picture is not None and picture.camera == camera:
+        elif picture is not None and _is_same_view(picture.camera, camera):
             pause = picture.seconds / _REFRESH_SHARE
             if self.data.now < picture.received_at + pause:
-                request = PictureRequest(camera, picture.request.loads)
+                request = PictureRequest(picture.camera, picture.request.loads)
         if self._inbox.want(request, self.data.now):
             # The request is sent in the next turn.
             self.host.wake()
@@ -431,3 +431,11 @@ def _scaled(camera: Camera, scale: float) -> Camera:
     width = max(round(camera.width * scale), 1)
     height = max(round(camera.height * scale), 1)
     return camera.resized(width, height)
+
+
+def _is_same_view(first: Camera, second: Camera) -> bool:
+    """Return whether two cameras see the same but for their limits of depth.
+
+    The near one follows the points of the scene.
+    """
+    return replace(first, near=second.near, far=second.far) == second
