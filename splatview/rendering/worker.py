@@ -220,6 +220,8 @@ class RenderWorkerProgram:
         """Draw the picture of a request, or say why there is none."""
         device = self._tensors.device
         with self._on(device):
+            if self._gpu_stream is not None:
+                self._tensors.wait(self._gpu_stream.cuda_stream)
             clock = DrawClock(device)
             try:
                 with self._limited(is_first=not self._has_drawn):
@@ -243,8 +245,6 @@ class RenderWorkerProgram:
         """Call the function, and queue its picture."""
         if self._function.call is None:
             raise RenderError(self._troubles.get(self._function, ""))
-        if self._gpu_stream is not None:
-            self._tensors.wait(self._gpu_stream.cuda_stream)
         arguments = self._subject(), RenderCamera.of(request, device)
         picture = draw_picture(self._function.call, arguments, _NO_CONTROLS)
         step = self._tensors.meta.get("step")

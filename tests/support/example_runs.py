@@ -31,6 +31,7 @@ STREAMS = {
     "lightning_callback": ["learned"],
     "memory": ["learned", "memory"],
     "notebook": ["waves"],
+    "render_deformation": ["turning"],
     "render_triangles": ["triangles"],
     "scalars": ["learned", "scalars"],
     "second_process": ["edges"],
@@ -119,6 +120,8 @@ def run_until_shown(
     for function in _PUBLISHING:
         turning = functools.partial(take_turn, getattr(splatview, function))
         patch.setattr(splatview, function, turning)
+    # As where the script is run by its name.
+    patch.syspath_prepend(str(EXAMPLES))
     patch.setattr(sys, "argv", [name, "--steps", _MANY, *ARGUMENTS.get(name, [])])
     # Examples with several processes set them, and are ended amid their work.
     patch.setenv("MASTER_ADDR", "127.0.0.1")

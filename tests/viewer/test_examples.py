@@ -19,6 +19,7 @@ QUICK = [
     "image",
     "memory",
     "notebook",
+    "render_deformation",
     "scalars",
     "second_process",
     "sharded",

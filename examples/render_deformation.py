@@ -1,0 +1,40 @@
+"""Draw Gaussians that a network moves, by a function in a process of its own.
+
+Run `splatview serve` in another terminal. The training only publishes its module; the
+function in `functions/deformation.py` draws it while a viewer looks. Edit that file
+meanwhile: the next picture is drawn by the new one.
+"""
+
+import argparse
+import math
+
+import torch
+from functions.deformation import Scene
+
+import splatview
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--steps", type=int, default=20_000, help="steps of the training")
+steps = parser.parse_args().steps
+torch.manual_seed(0)
+scene = Scene().to("cuda" if torch.cuda.is_available() else "cpu")
+optimizer = torch.optim.Adam(scene.deformation.parameters(), lr=1e-3)
+
+for step in range(steps):
+    # The network learns to turn the Gaussians, by 1 radian in the time from 0 to 1.
+    time = step % 100 / 100
+    means = scene.gaussians["means"].detach()
+    x, y, z = means.unbind(1)
+    sine, cosine = math.sin(time), math.cos(time)
+    target = torch.stack([cosine * x + sine * z, y, cosine * z - sine * x], dim=1)
+    loss = (scene.at(time)["means"] - target).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    splatview.publish(
+        scene,
+        "turning",
+        render="functions.deformation:picture",
+        module="functions.deformation:Scene",
+        meta={"step": step},
+    )
