@@ -220,6 +220,7 @@ def test_the_public_surface() -> None:
         "publish_cameras",
         "publish_memory",
         "renderer",
+        "selection",
         "show",
         "wait_while_paused",
     ]
