@@ -102,6 +102,9 @@ class Kind:
     snapshots: bool = False
     """Its views request full memory snapshots by a function of their content,
     `request_snapshot`, which the workspace sets."""
+    selected: bool = False
+    """The script reads what its views select by a function of their content,
+    `send_selection`, which the workspace sets."""
     holds_many: bool = False
     """The first side of its shape is the number of things that it holds."""
     fed_unseen: bool = False

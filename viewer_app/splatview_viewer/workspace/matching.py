@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.memory_snapshots import newest_oom_snapshot
+from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.kinds import about
 from splatview_viewer.workspace.shards import key_of, title_of
@@ -124,6 +125,17 @@ class StreamMatcher:
             return slot in watched, slot.entry.group == group
 
         return max(candidates, key=preference, default=None)
+
+    def pass_on_selections(self) -> None:
+        """Have views send their selection to scripts that read it."""
+        for slot in self._catalogue.slots.values():
+            if not about(slot.entry.kind).selected or slot.view is None:
+                continue
+            stream = slot.source.stream
+            send = None
+            if isinstance(stream, RemoteStream) and stream.info.wants_selection:
+                send = stream.send_selection
+            slot.content.send_selection = send
 
     def open_oom_snapshots(self) -> None:
         """Open the last memory snapshot of each run that ended out of memory.

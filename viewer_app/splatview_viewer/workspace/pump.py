@@ -118,6 +118,7 @@ class Pump:
             self._matched_changes = -1
         catalogue.links.hand_over()
         self._matcher.open_oom_snapshots()
+        self._matcher.pass_on_selections()
         return has_commands
 
     def has_new_value(self, now: float) -> bool:

@@ -46,6 +46,7 @@ KIND = Kind(
     sharded=True,
     counted=True,
     holds_many=True,
+    selected=True,
     fact=_fact,
     filmed=True,
     paced=True,

@@ -31,6 +31,8 @@ from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import moderngl
 
     from splatview_viewer.core.settings import Color
@@ -86,6 +88,13 @@ class SceneCache:
         earlier number are old."""
         self.player: Player | None = None
         """Playback of what was recorded of the scene."""
+        self.send_selection: Callable[[int, bytes], None] | None = None
+        """Sends the script a mask, as `SelectionSender.send`.
+
+        The workspace sets it. None while the script reads none.
+        """
+        self.selecting: object = None
+        """The tool of the view whose selection the script was sent last."""
         self.on_gpu = False
         """The scene is read where it lies."""
         self.stopwatch = Stopwatch()

@@ -10,6 +10,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.gaussians.look import LookTool
+from splatview_viewer.kinds.gaussians.script_selection import ScriptSelection
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.lines import push_clip_rect
 from splatview_viewer.scene_view.tool import ORBIT
@@ -122,6 +123,15 @@ def draw_panel(tool: Select) -> bool:
         tool.invert()
     elif pressed == 1:
         tool.choose_none()
+    script = tools.of(ScriptSelection)
+    if script.is_read:
+        script.is_shared = ui.check(
+            "Script",
+            "splatview.selection() gives it the chosen Gaussians as a mask; where none is "
+            "chosen, those that filter, crop and hiding leave",
+            script.is_shared,
+            "The script reads this selection",
+        )
     hidden = view.state.selection.hidden
     if hidden is not None:
         ui.wrapped(f"{hidden.count:,} are hidden: Show all brings them back", theme.DIM)

@@ -29,6 +29,7 @@ from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
+from splatview_viewer.kinds.gaussians.script_selection import ScriptSelection
 from splatview_viewer.kinds.gaussians.select import Select
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
@@ -77,6 +78,7 @@ TOOLS: tuple[type[Tool[Any]], ...] = (
     Crop,
     Inspect,
     Filter,
+    ScriptSelection,
     HistoryTool,
 )
 """The tools beside `PathTool` and `Navigate`, in the order in which events are offered
