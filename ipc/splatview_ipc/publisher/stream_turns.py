@@ -283,6 +283,7 @@ class StreamTurns(StreamChannels):
         garbage collector may call it at any line.
         """
         self._newest = None
+        self._numbered = None
         self._late_copy = None
         self._must_drop = True
         self._run.wake()
@@ -295,6 +296,7 @@ class StreamTurns(StreamChannels):
         with self._lock:
             self._has_ended = True
             self._newest = None
+            self._numbered = None
             self._late_copy = None
             if self._is_writing:
                 return  # that call drops the writers, one of which it is just using
