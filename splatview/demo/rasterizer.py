@@ -132,12 +132,15 @@ def draw(gaussians: Gaussians, view: DatasetView, sh_degree: int = 0) -> Drawn:
 
 def _draw_on_gpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Drawn:
     """Draw with gsplat."""
+    coefficients = gaussians["sh0"]
+    if sh_degree:
+        coefficients = torch.cat([coefficients, gaussians["shN"]], 1)
     blended, alpha, meta = rasterization(
         gaussians["means"],
         functional.normalize(gaussians["quats"], dim=1),
         gaussians["scales"].exp(),
         torch.sigmoid(gaussians["opacities"]),
-        torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
+        coefficients,
         view.viewmat[None],
         view.K[None],
         view.width,

@@ -97,6 +97,7 @@ def test_pictures_are_those_of_opengl(view: Any, screen: OffscreenScreen) -> Non
         now += 0.01
         assert_opengl_agrees(view, screen)
     view.handle(PointerRelease(390, 200), RECT)
+    view.tick(now)
     assert view.view.picture.key.options.is_draft
     assert view.tick(now + 1.0)
     assert_opengl_agrees(view, screen)
