@@ -55,8 +55,8 @@ class Holder(NamedTuple):
     """Returns it, given the outer one."""
 
 
-class Place(NamedTuple):
-    """Where a tensor of a value is."""
+class TensorPlace(NamedTuple):
+    """The place of a tensor within a value."""
 
     holder: int
     """Number of its holder."""
@@ -80,9 +80,9 @@ class NamedTensorsLayout:
         self._is_mapping = isinstance(value, Mapping)
         self._count = len(value) if self._is_mapping else 0
         self._holders: list[Holder] = []
-        self._places: dict[str, Place] = {}
+        self._tensor_places: dict[str, TensorPlace] = {}
         self._find(value, 0, "", 0)
-        self.names = tuple(self._places)
+        self.names = tuple(self._tensor_places)
         if not 1 <= len(self.names) <= MAX_TENSORS:
             raise ValueError(
                 f"{type_text(value)} with {len(self.names)} tensors; expected 1 to "
@@ -132,22 +132,24 @@ class NamedTensorsLayout:
 
     def frame(self, tensors: Tensors) -> dict[str, torch.Tensor]:
         """Return the tensors of a frame by name, of those that `match` has checked."""
-        plain = (tensor.detach().resolve_neg() for tensor in tensors)
-        return dict(zip(self.names, plain, strict=True))
+        plain_tensors = (tensor.detach().resolve_neg() for tensor in tensors)
+        return dict(zip(self.names, plain_tensors, strict=True))
 
     def _read(self, value: Any) -> Tensors:
         """Return what is at the places of a value's tensors."""
         holders = [value]
         for outer, find in self._holders:
             holders.append(find(holders[outer]))
-        return tuple([find(holders[holder]) for holder, find in self._places.values()])
+        return tuple(
+            [find(holders[holder]) for holder, find in self._tensor_places.values()]
+        )
 
-    def _find(self, value: Any, number: int, prefix: str, depth: int) -> None:
+    def _find(self, value: Any, holder_number: int, prefix: str, depth: int) -> None:
         """Note where the tensors of a holder are, and those of holders within it.
 
         Args:
             value: a mapping or module.
-            number: its number among the holders.
+            holder_number: its number among the holders.
             prefix: what stands before the names in it.
             depth: holders around it.
         """
@@ -161,7 +163,7 @@ class NamedTensorsLayout:
                 items = getattr(value, table)
                 if not items:
                     continue
-                self._holders.append(Holder(number, attrgetter(table)))
+                self._holders.append(Holder(holder_number, attrgetter(table)))
                 self._find_items(items, len(self._holders), prefix, depth)
             return
         if not isinstance(value, Mapping):
@@ -170,10 +172,10 @@ class NamedTensorsLayout:
                 f"{name} is {type_text(value)}; a function draws from a mapping of names "
                 "to tensors, such as {'means': means}, or from a torch.nn.Module"
             )
-        self._find_items(value, number, prefix, depth)
+        self._find_items(value, holder_number, prefix, depth)
 
     def _find_items(
-        self, items: Mapping[str, Any], number: int, prefix: str, depth: int
+        self, items: Mapping[str, Any], holder_number: int, prefix: str, depth: int
     ) -> None:
         """Note where the tensors among the items of a holder are, and within them."""
         for key, item in items.items():
@@ -186,12 +188,12 @@ class NamedTensorsLayout:
                     f"and '_', with dots between parts, at most {MAX_TENSOR_NAME}"
                 )
             if not is_array(item):
-                self._holders.append(Holder(number, itemgetter(key)))
+                self._holders.append(Holder(holder_number, itemgetter(key)))
                 self._find(item, len(self._holders), f"{name}.", depth + 1)
-            elif name in self._places:
+            elif name in self._tensor_places:
                 raise ValueError(f"two tensors are called {name!r}: rename one")
             else:
-                self._places[name] = Place(number, itemgetter(key))
+                self._tensor_places[name] = TensorPlace(holder_number, itemgetter(key))
 
     def _check(self, tensors: Tensors) -> None:
         """Raise ValueError for tensors that cannot be shared together."""

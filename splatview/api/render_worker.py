@@ -3,7 +3,7 @@
 Two streams of this run belong to such a scene: the tensors, which the render worker
 alone reads, and what viewers see of it (`kinds.rendered`). The worker runs while viewers
 look: it is started when the first one opens the scene, again after it has died, and
-ended when nobody has looked for a while.
+ended when no viewer has looked for a while.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from splatview.api.session import session
 from splatview.rendering.loading import check_name
 from splatview.rendering.trouble import last_lines
-from splatview.rendering.worker_settings import WorkerNews, WorkerSettings
+from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview_ipc.control.limits import MAX_NAME
 from splatview_ipc.system.child_program import ChildProgram
 from splatview_ipc.system.terminal import printable, printable_lines
@@ -83,8 +83,8 @@ class RenderWorker:
         self._program: ChildProgram | None = None
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._printed = 0
-        self._seen_at = 0.0
-        """When somebody was known to look."""
+        self._last_seen_at = 0.0
+        """When a viewer was known to look."""
         self._start_at = 0.0
         self._pause_s = _FIRST_PAUSE_S
 
@@ -96,12 +96,12 @@ class RenderWorker:
         with self._lock:
             if self._is_closed:
                 return math.inf
-            return self._look_after(now)
+            return self._start_or_end(now)
 
-    def _look_after(self, now: float) -> float:
+    def _start_or_end(self, now: float) -> float:
         is_seen = self.scene.is_seen
         if is_seen:
-            self._seen_at = now
+            self._last_seen_at = now
         program = self._program
         if program is None:
             if not is_seen:
@@ -113,7 +113,7 @@ class RenderWorker:
         if not program.is_running():
             self._take_end(program, now)
             return self._start_at
-        if now >= self._seen_at + IDLE_S:
+        if now >= self._last_seen_at + IDLE_S:
             self._end()
             return math.inf
         return now + _POLL_S
@@ -129,7 +129,7 @@ class RenderWorker:
             # matter.
             env={**os.environ, "SPLATVIEW_DISABLE": "1"},
             pipes=True,
-            on_output=self._take_news,
+            on_output=self._take_report,
             on_error=self._take_line,
         )
         self._program = program
@@ -139,16 +139,16 @@ class RenderWorker:
             program.stdin.write(msgspec.json.encode(settings).decode() + "\n")
             program.stdin.flush()
 
-    def _take_news(self, line: str) -> None:
+    def _take_report(self, line: str) -> None:
         """Take a line of the worker's stdout. On a thread of its own."""
         try:
-            news = msgspec.json.decode(line, type=WorkerNews)
+            report = msgspec.json.decode(line, type=WorkerReport)
         except msgspec.DecodeError:
             return
-        if news.has_drawn:
+        if report.has_drawn:
             self._pause_s = _FIRST_PAUSE_S
-        if news.is_changed or news.trouble != self.scene.trouble:
-            self.scene.tell(news.trouble)
+        if report.is_changed or report.fault_text != self.scene.fault_text:
+            self.scene.tell_viewers(report.fault_text)
 
     def _take_line(self, line: str) -> None:
         """Keep and print a line of the worker's stderr. On a thread of its own."""
@@ -169,7 +169,7 @@ class RenderWorker:
         lines = list(self._lines)
         reason = f"{_reason_of_end(code, lines, self._settings)}; it is started again"
         _log.warning("splatview: %s: %s", printable(self._settings.scene), reason)
-        self.scene.tell(last_lines("\n".join([reason, *_calls_of(lines)])))
+        self.scene.tell_viewers(last_lines("\n".join([reason, *_calls_of(lines)])))
 
     def _end(self) -> None:
         program = self._program
@@ -228,7 +228,7 @@ class RenderedScene:
         from splatview_ipc.publisher.stream_channels import OverlaidStream
 
         self.functions = functions
-        self.trouble = ""
+        self.fault_text = ""
         """Why nothing can be drawn now; "": it can."""
         limits = limits or TIME_LIMITS
         self._scene_stream = publisher.stream(name, "rendered")
@@ -289,19 +289,19 @@ class RenderedScene:
         """Make the metadata that viewers see."""
         self._caller_meta = meta
         scene_meta = {**meta, "function": self.functions.render}
-        if self.trouble:
-            scene_meta["trouble"] = self.trouble
+        if self.fault_text:
+            scene_meta["trouble"] = self.fault_text
         self._meta = scene_meta
 
-    def tell(self, trouble: str) -> None:
+    def tell_viewers(self, fault_text: str) -> None:
         """Have viewers ask for pictures again, and see why there are none.
 
         On any thread.
 
         Args:
-            trouble: for users; "": pictures can be drawn.
+            fault_text: for users; "": pictures can be drawn.
         """
-        self.trouble = printable_lines(trouble)
+        self.fault_text = printable_lines(fault_text)
         self._take_meta(self._caller_meta or {})
         if self._scene_stream.newest is not None:
             self._scene_stream.publish_awaited((self._points, self._meta))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("splatview")
 
 
-class ScriptSelection:
+class SelectionReader:
     """The newest mask that viewers have sent of a stream, and the tensor of it."""
 
     def __init__(self, publisher: Publisher, stream: Stream) -> None:
@@ -36,7 +36,7 @@ class ScriptSelection:
         """Set by the helper thread."""
         self.tensor: torch.Tensor | None = None
         """What the script is given."""
-        self.made_of: SelectionMask | None = None
+        self.made_of_bits: SelectionMask | None = None
         self.made_for: ValueLayout | None = None
         """The mask and the layout that `tensor` belongs to."""
         publisher.on_request["SelectionMask", stream.name] = self.take
@@ -55,12 +55,12 @@ class ScriptSelection:
         if mask is not None and layout is not None and mask.count == layout.shape[0]:
             tensor = _tensor_of(mask, layout.device)
         self.tensor = tensor
-        self.made_of = mask
+        self.made_of_bits = mask
         self.made_for = layout
         return tensor
 
 
-_selections: dict[str, ScriptSelection] = {}
+_selections: dict[str, SelectionReader] = {}
 """By stream, as they were asked for."""
 _logged_parts: set[str] = set()
 """Parts of scenes for which it was logged that they have no mask."""
@@ -97,20 +97,27 @@ def selection(name: str = "gaussians") -> torch.Tensor | None:
     Raises:
         TypeError, ValueError: no name, or one of a stream that shows no Gaussians.
     """
-    known = _selections.get(name)
-    if known is None or known.publisher is not started_publisher():
+    known_mask = _selections.get(name)
+    if known_mask is None or known_mask.publisher is not started_publisher():
         return _first_selection(name)
-    if known.made_of is known.newest and known.made_for is known.stream.layout:
-        return known.tensor
-    return _update(known)
+    if (
+        known_mask.made_of_bits is known_mask.newest
+        and known_mask.made_for is known_mask.stream.layout
+    ):
+        return known_mask.tensor
+    return _update(known_mask)
 
 
 @public()
-def _update(known: ScriptSelection) -> torch.Tensor | None:
+def _update(known_mask: SelectionReader) -> torch.Tensor | None:
     """Return the mask that has changed."""
     if capturing():
-        return known.tensor if known.made_for is known.stream.layout else None
-    return known.update()
+        return (
+            known_mask.tensor
+            if known_mask.made_for is known_mask.stream.layout
+            else None
+        )
+    return known_mask.update()
 
 
 @public()
@@ -137,9 +144,9 @@ def _first_selection(name: str) -> torch.Tensor | None:
                 name,
             )
         return None
-    known = ScriptSelection(publisher, stream)
-    _selections[name] = known
-    return known.tensor
+    known_mask = SelectionReader(publisher, stream)
+    _selections[name] = known_mask
+    return known_mask.tensor
 
 
 def _tensor_of(mask: SelectionMask, device: str) -> torch.Tensor | None:
@@ -149,6 +156,6 @@ def _tensor_of(mask: SelectionMask, device: str) -> torch.Tensor | None:
     if not mask.count:
         return None
     packed = torch.frombuffer(mask.bits, dtype=torch.uint8).to(device)
-    places = torch.arange(7, -1, -1, dtype=torch.uint8, device=device)
-    bits = (packed[:, None] >> places) & 1
+    cuda_places = torch.arange(7, -1, -1, dtype=torch.uint8, device=device)
+    bits = (packed[:, None] >> cuda_places) & 1
     return bits.flatten()[: mask.count].bool()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import NamedTensors
 from splatview.rendering.function import NOT_WHOLE
-from splatview.rendering.host_copy import HostCopy
+from splatview.rendering.host_copy import QueuedHostCopy
 from splatview.rendering.trouble import last_lines
 from splatview_ipc.control.limits import MAX_NAME
 from splatview_ipc.system.terminal import printable_lines
@@ -32,8 +32,8 @@ class _Answer:
 
     draw: Draw
     clock: DrawClock
-    copy: HostCopy = field(default_factory=lambda: HostCopy({}))
-    trouble: str = ""
+    copy: QueuedHostCopy = field(default_factory=lambda: QueuedHostCopy({}))
+    fault_text: str = ""
     step: float | None = None
 
     @property
@@ -41,7 +41,7 @@ class _Answer:
         return self.clock.is_known and self.copy.has_arrived
 
 
-class Answers:
+class PictureAnswers:
     """The stream of a scene's pictures. To be used by one thread at a time.
 
     `put` waits for nothing; `turn` publishes what has come to host memory, `wait` all.
@@ -61,7 +61,7 @@ class Answers:
         self.stream.describe(NamedTensors("picture", ("color",)), copy=True)
         self.last_s = 0.0
         """Seconds that the last picture took that was published."""
-        self.last_trouble = ""
+        self.last_fault_text = ""
         """Why the last answer has no picture; "" where it has."""
         self._answers: deque[_Answer] = deque()
 
@@ -88,17 +88,17 @@ class Answers:
             step: of the tensors that were drawn.
         """
         tensors = {**picture.tensors(), "is_whole": picture.is_whole}
-        copy = HostCopy(tensors)
+        copy = QueuedHostCopy(tensors)
         clock.stop()
         self._answers.append(_Answer(draw, clock, copy, step=step))
 
-    def put_trouble(self, draw: Draw, trouble: str, clock: DrawClock) -> None:
+    def put_fault(self, draw: Draw, fault_text: str, clock: DrawClock) -> None:
         """Answer a request by the reason why there is no picture, for users.
 
         Stops the clock.
         """
         clock.stop()
-        self._answers.append(_Answer(draw, clock, trouble=trouble))
+        self._answers.append(_Answer(draw, clock, fault_text=fault_text))
 
     def turn(self, now: float) -> float:
         """Publish what has arrived, in order; return when to be called again.
@@ -127,12 +127,12 @@ class Answers:
     def _publish(self, answer: _Answer) -> None:
         tensors = dict(answer.copy.tensors)
         is_whole = tensors.pop("is_whole", None)
-        trouble = answer.trouble
+        fault_text = answer.fault_text
         if is_whole is not None and not is_whole:
-            trouble = NOT_WHOLE
+            fault_text = NOT_WHOLE
             tensors = {}
         self.last_s = answer.clock.seconds
-        self.last_trouble = trouble
+        self.last_fault_text = fault_text
         meta: dict[str, Any] = {
             "viewer": answer.draw.viewer,
             "request": answer.draw.number,
@@ -140,8 +140,8 @@ class Answers:
         }
         if answer.step is not None:
             meta["step"] = answer.step
-        if trouble:
-            meta["trouble"] = last_lines(printable_lines(trouble))
+        if fault_text:
+            meta["trouble"] = last_lines(printable_lines(fault_text))
         shape = tuple(tensors["color"].shape) if tensors else ()
         layout = NamedTensors("picture", tuple(tensors), shape, "uint8")
         self.stream.describe(layout, copy=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from splatview.adapters import NamedTensors
 from splatview.adapters.tensors import as_tensor
 from splatview.rendering.answers import POLL_S
-from splatview.rendering.host_copy import HostCopy
+from splatview.rendering.host_copy import QueuedHostCopy
 from splatview_ipc.kinds.rendered import MAX_POINTS
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class DrawnScene:
         self._points: Any = None
         self._points_at = -math.inf
         """When the points were sampled."""
-        self._points_copy: HostCopy | None = None
+        self._points_copy: QueuedHostCopy | None = None
         """A sample on its way to host memory."""
         self._points_tensors: tuple[torch.Tensor, ...] = ()
         self._silence_text = ""
@@ -107,7 +107,7 @@ class DrawnScene:
         self._points = points
         self._points_at = now
         # The worker thread shows it, and the scene with it.
-        self._points_copy = HostCopy({} if sample is None else {"points": sample})
+        self._points_copy = QueuedHostCopy({} if sample is None else {"points": sample})
         return None if sample is None else sample.device
 
     def refresh_points(self, now: float) -> None:
@@ -119,7 +119,7 @@ class DrawnScene:
         self._points_at = now
         sample = sample_points(self._points)
         if sample is not None:
-            self._points_copy = HostCopy({"points": sample})
+            self._points_copy = QueuedHostCopy({"points": sample})
 
     # On the worker thread.
 

@@ -18,7 +18,7 @@ import torch
 
 from splatview.adapters.tensors import as_tensor, is_array
 from splatview.adapters.value_texts import type_text
-from splatview.rendering.trouble import RenderError
+from splatview.rendering.trouble import DrawingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +72,7 @@ def draw_picture(
         controls: the values of the script's controls.
 
     Raises:
-        RenderError: what it returns cannot be shown.
+        DrawingError: what it returns cannot be shown.
         Exception: whatever the function raises.
     """
     camera: RenderCamera = arguments[-1]
@@ -135,9 +135,9 @@ def checked_picture(value: Any, camera: RenderCamera) -> DrawnPicture:
         camera: the camera that it was drawn with.
 
     Raises:
-        RenderError: it cannot be shown.
+        DrawingError: it cannot be shown.
     """
-    rgb, depth, alpha = _parts(value)
+    rgb, depth, alpha = _result_parts(value)
     size = camera.height, camera.width
     rgb_tensor = _channels_last(_tensor("rgb", rgb), "rgb", 3, size)
     color, whole_flags = _as_bytes("rgb", rgb_tensor)
@@ -150,7 +150,7 @@ def checked_picture(value: Any, camera: RenderCamera) -> DrawnPicture:
     if depth is not None:
         depth_tensor = _channels_last(_tensor("depth", depth), "depth", 1, size)
         if not depth_tensor.is_floating_point():
-            raise RenderError(
+            raise DrawingError(
                 f"depth is {_dtype(depth_tensor)}; expected floating point, camera z in "
                 "world units: use .float()"
             )
@@ -158,18 +158,18 @@ def checked_picture(value: Any, camera: RenderCamera) -> DrawnPicture:
     return DrawnPicture(color, depth_floats, alpha_bytes, whole_flags)
 
 
-def _parts(value: Any) -> tuple[Any, Any, Any]:
+def _result_parts(value: Any) -> tuple[Any, Any, Any]:
     """Return rgb, depth and alpha of what a function returned."""
     if value is None:
-        raise RenderError(f"the function returned nothing; {_EXPECTED}")
+        raise DrawingError(f"the function returned nothing; {_EXPECTED}")
     if is_array(value):
         return value, None, None
     if not isinstance(value, (tuple, list)):
-        raise RenderError(f"the function returned {type_text(value)}; {_EXPECTED}")
+        raise DrawingError(f"the function returned {type_text(value)}; {_EXPECTED}")
     if len(value) == 1:
         return value[0], None, None
     if len(value) != 3:
-        raise RenderError(
+        raise DrawingError(
             f"the function returned a {type(value).__name__} of {len(value)}; {_EXPECTED}"
         )
     rgb, depth, alpha = value
@@ -181,7 +181,7 @@ def _tensor(name: str, value: Any) -> torch.Tensor:
     try:
         return as_tensor(value, name).detach()
     except (TypeError, ValueError) as error:
-        raise RenderError(str(error)) from None
+        raise DrawingError(str(error)) from None
 
 
 def _channels_last(
@@ -189,7 +189,7 @@ def _channels_last(
 ) -> torch.Tensor:
     """Return a tensor (H, W, channels), or (H, W) for one channel.
 
-    Raises RenderError unless it has this form and size (height, width).
+    Raises DrawingError unless it has this form and size (height, width).
     """
     shape = tuple(tensor.shape)
     if channels == 1 and shape == size:
@@ -203,7 +203,7 @@ def _channels_last(
     if channels == 1:
         forms.insert(0, f"({height}, {width})")
     message = f"{name} has shape {shape}; expected {' or '.join(forms)}"
-    raise RenderError(f"{message}: {_advice_on_shape(shape, channels, size)}")
+    raise DrawingError(f"{message}: {_advice_on_shape(shape, channels, size)}")
 
 
 def _advice_on_shape(
@@ -226,7 +226,7 @@ def _as_bytes(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
         is_whole = torch.ones((), dtype=torch.bool, device=tensor.device)
         return tensor.contiguous(), is_whole
     if not tensor.is_floating_point():
-        raise RenderError(
+        raise DrawingError(
             f"{name} is {_dtype(tensor)}; expected uint8 from 0 to 255, or floating "
             "point from 0 to 1: use .to(torch.uint8), or .float() / 255"
         )

@@ -19,7 +19,7 @@ def has_passed(event: torch.cuda.Event) -> bool:
         return event.query()
 
 
-class HostCopy:
+class QueuedHostCopy:
     """Tensors on their way to host memory; those that are there already stay."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:

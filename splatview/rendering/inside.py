@@ -13,13 +13,13 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from splatview.rendering.answers import Answers
+from splatview.rendering.answers import PictureAnswers
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.draw_clock import DrawClock
 from splatview.rendering.drawn_scene import REFRESH_S, DrawnScene
 from splatview.rendering.function import draw_picture
 from splatview.rendering.requests import RequestQueue
-from splatview.rendering.trouble import trouble_text
+from splatview.rendering.trouble import text_of_fault
 from splatview_ipc.publisher.stream_channels import OverlaidStream
 from splatview_ipc.system.terminal import printable, printable_lines
 
@@ -63,7 +63,7 @@ class InsideRenderer:
         """When the last picture was begun."""
         self._scene = DrawnScene(publisher, name, count_calls)
         self._on_request = on_request
-        self._answers = Answers(publisher, OverlaidStream(name))
+        self._answers = PictureAnswers(publisher, OverlaidStream(name))
         self._requests = RequestQueue()
         key = ("Draw", self._answers.stream.name)
         publisher.on_request[key] = self.take_request
@@ -145,13 +145,13 @@ class InsideRenderer:
                 self._device = picture.color.device
             self._answers.put(draw, picture, clock)
         except Exception as error:
-            trouble = trouble_text(error)
-            self._answers.put_trouble(draw, trouble, clock)
-            self._log_once(trouble)
+            fault_text = text_of_fault(error)
+            self._answers.put_fault(draw, fault_text, clock)
+            self._log_once(fault_text)
 
-    def _log_once(self, trouble: str) -> None:
+    def _log_once(self, fault_text: str) -> None:
         """Log why there is no picture, unless it was logged with other numbers."""
-        pattern = re.sub(r"\d+", "#", trouble)
+        pattern = re.sub(r"\d+", "#", fault_text)
         if pattern in self._logged or len(self._logged) >= _MAX_LOGGED:
             return
         self._logged.add(pattern)
@@ -159,7 +159,7 @@ class InsideRenderer:
             "splatview: %s cannot draw %r, training goes on: %s",
             self._scene.function_name,
             self._scene.stream.name,
-            printable_lines(trouble),
+            printable_lines(fault_text),
         )
 
     # On the worker thread.
@@ -190,8 +190,8 @@ class InsideRenderer:
             raise
         if had_answers and not self._answers.are_under_way:
             self._next_at = self.drawn_at + self._answers.last_s / self._budget
-            if self._answers.last_trouble:
-                self._log_once(self._answers.last_trouble)
+            if self._answers.last_fault_text:
+                self._log_once(self._answers.last_fault_text)
             self._is_busy = False
         return due
 

@@ -14,7 +14,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from splatview.rendering.trouble import trouble_text
+from splatview.rendering.trouble import text_of_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ class LoadedFunction:
             self.call = self._import()
         except (Exception, SystemExit) as error:
             raise LoadingError(
-                f"{self._module_name} cannot be imported:\n{trouble_text(error)}"
+                f"{self._module_name} cannot be imported:\n{text_of_fault(error)}"
             ) from None
 
     def _import(self) -> Callable[..., Any]:
@@ -112,8 +112,8 @@ class LoadedFunction:
         previous = sys.modules.pop(self._module_name, None)
         try:
             value: Any = importlib.import_module(self._module_name)
-            for part in self._path.split("."):
-                value = getattr(value, part)
+            for name_part in self._path.split("."):
+                value = getattr(value, name_part)
             if not callable(value):
                 raise TypeError(f"{self.name} is {value!r}, not a function")
         except BaseException:

@@ -19,7 +19,7 @@ A viewer that is there repeats it each second.
 
 class _WaitingRequest(NamedTuple):
     draw: Draw
-    came_at: float
+    arrived_at: float
 
 
 class RequestQueue:
@@ -46,7 +46,7 @@ class RequestQueue:
         """
         with self._lock:
             for viewer, request in list(self._requests.items()):
-                if now >= request.came_at + _LIFETIME_S:
+                if now >= request.arrived_at + _LIFETIME_S:
                     del self._requests[viewer]
             last_request = self._requests.get(draw.viewer)
             if last_request is not None and draw.number < last_request.draw.number:

@@ -17,18 +17,18 @@ _LEFT_OUT = (
 """Parts of the names of files whose lines no user needs in a traceback."""
 
 
-class RenderError(Exception):
+class DrawingError(Exception):
     """A function returned a value that cannot be shown; the text is for users."""
 
 
-def trouble_text(error: BaseException) -> str:
+def text_of_fault(error: BaseException) -> str:
     """Return the end of an error's traceback, for users, without our own lines."""
-    if isinstance(error, RenderError):
+    if isinstance(error, DrawingError):
         return last_lines(str(error))
     calls = [
         call
         for call in traceback.extract_tb(error.__traceback__)
-        if not any(part in call.filename for part in _LEFT_OUT)
+        if not any(text_part in call.filename for text_part in _LEFT_OUT)
     ]
     lines = traceback.format_list(calls[-_MAX_CALLS:])
     lines += traceback.format_exception_only(type(error), error)

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from splatview.rendering.answers import Answers
-from splatview.rendering.binding import BoundModule
+from splatview.rendering.answers import PictureAnswers
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.draw_clock import DrawClock
 from splatview.rendering.function import draw_picture
-from splatview.rendering.loading import LoadedFunction, LoadingError
 from splatview.rendering.requests import RequestQueue
-from splatview.rendering.trouble import RenderError, trouble_text
-from splatview.rendering.worker_settings import WorkerNews, WorkerSettings
+from splatview.rendering.trouble import text_of_fault
+from splatview.rendering.user_functions import UserFunctions
+from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview.rendering.worker_tensors import PublishedTensors
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.publisher.stream_channels import OverlaidStream
@@ -41,11 +40,9 @@ if TYPE_CHECKING:
 _NICENESS = 5
 """The training comes first where processors are scarce."""
 _WATCH_S = 0.25
-"""Period of looking at the module's file and the run while nobody asks."""
+"""Period of looking at the module's file and the run while no viewer asks."""
 _ARRIVAL_S = 0.005
-"""The same while tensors are awaited that somebody wants to see."""
-_MAX_PRINTED = 100
-"""Different faults that are printed."""
+"""The same while tensors are awaited that a viewer wants to see."""
 _NO_CONTROLS: Mapping[str, Any] = MappingProxyType({})
 _BROKEN = 3
 """Exit status of a worker whose GPU takes no more work after a fault."""
@@ -53,19 +50,19 @@ _BROKEN = 3
 
 def main() -> int:
     """Draw until a signal, or until the trainer ends."""
-    say = _take_stdout()
+    send_report = _take_stdout()
     settings = msgspec.json.decode(sys.stdin.readline(), type=WorkerSettings)
     os.nice(_NICENESS)
     # A file that is edited twice in a second is not taken for its bytecode.
     sys.dont_write_bytecode = True
     sys.path[:] = settings.path
     faulthandler.enable()
-    worker = RenderWorkerProgram(settings, say)
+    worker = RenderWorkerProgram(settings, send_report)
     with contextlib.closing(worker), entry.handle_signals(worker.end):
         return worker.run()
 
 
-def _take_stdout() -> Callable[[WorkerNews], None]:
+def _take_stdout() -> Callable[[WorkerReport], None]:
     """Return a function that writes news for the trainer to what is stdout now.
 
     What the user's function prints goes to stderr from now on.
@@ -73,44 +70,36 @@ def _take_stdout() -> Callable[[WorkerNews], None]:
     pipe = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    def say(news: WorkerNews) -> None:
-        print(msgspec.json.encode(news).decode(), file=pipe, flush=True)
+    def send_report(report: WorkerReport) -> None:
+        print(msgspec.json.encode(report).decode(), file=pipe, flush=True)
 
-    return say
+    return send_report
 
 
 class RenderWorkerProgram:
     """Answers the requests of all viewers, one after the other."""
 
     def __init__(
-        self, settings: WorkerSettings, say: Callable[[WorkerNews], None]
+        self, settings: WorkerSettings, send_report: Callable[[WorkerReport], None]
     ) -> None:
         """Follow the trainer's run and make one of our own.
 
         Args:
             settings: what to draw.
-            say: tells the trainer.
+            send_report: tells the trainer.
         """
         self._settings = settings
-        self._say = say
+        self._send_report = send_report
         self._ends = False
         self._wake = threading.Event()
         self._requests = RequestQueue()
-        self._function = LoadedFunction(settings.function)
-        self._maker: LoadedFunction | None = None
-        if settings.module:
-            self._maker = LoadedFunction(settings.module)
-        self._module: BoundModule | None = None
-        self._troubles: dict[LoadedFunction, str] = {}
-        """Why functions cannot be imported as their files are now; "": they can."""
+        self._functions = UserFunctions(settings.function, settings.module)
         self._has_drawn = False
         """True once a picture was drawn: nothing compiles any more."""
-        self._printed: set[str] = set()
-        """Texts of faults that were printed."""
         self._gpu_stream: torch.cuda.Stream | None = None
         self._tensors = PublishedTensors(settings.run, settings.scene)
-        self._publisher = Publisher(settings.run_name, part_of=settings.run)
-        self._answers = Answers(
+        self._publisher = Publisher(settings.run_name, parent_run=settings.run)
+        self._answers = PictureAnswers(
             self._publisher, OverlaidStream(settings.scene, settings.run)
         )
         key = ("Draw", self._answers.stream.name)
@@ -142,51 +131,18 @@ class RenderWorkerProgram:
         Returns the seconds until the next turn, which a request begins at once; None if
         the GPU takes no more work.
         """
-        self._refresh()
+        functions = self._functions
+        if functions.refresh(self._publisher.now(), self._limited):
+            self._send_report(WorkerReport(functions.fault_text, is_changed=True))
         self._tensors.poll()
         request = None
         if self._tensors.read():
             request = self._requests.take()
         if request is not None:
             self._answer(request)
-            return 0.0 if self._works() else None
+            return 0.0 if self._takes_work() else None
         is_arriving = bool(self._requests) or not self._tensors.values
         return _ARRIVAL_S if is_arriving else _WATCH_S
-
-    # ---- the user's functions
-
-    def _refresh(self) -> None:
-        """Import what is new or has changed, and tell the trainer."""
-        functions = [self._function, self._maker]
-        was_loaded = any(self._troubles.values()) or self._function.call is not None
-        is_changed = False
-        for function in filter(None, functions):
-            if not function.is_due(self._publisher.now()):
-                continue
-            trouble = self._trouble_of_loading(function)
-            last_trouble = self._troubles.get(function, "")
-            if trouble and trouble == last_trouble:
-                continue
-            is_changed = True
-            self._module = None
-            self._troubles[function] = trouble
-        if is_changed and (was_loaded or self._trouble):
-            self._say(WorkerNews(self._trouble, is_changed=True))
-
-    def _trouble_of_loading(self, function: LoadedFunction) -> str:
-        """Import a function; return why it cannot be imported, "" where it can."""
-        try:
-            with self._limited(is_first=True):
-                function.load()
-        except LoadingError as error:
-            self._print_once(str(error))
-            return str(error)
-        return ""
-
-    @property
-    def _trouble(self) -> str:
-        """Why functions cannot be imported as their files are now; "": they can."""
-        return "\n".join(filter(None, self._troubles.values()))
 
     @contextlib.contextmanager
     def _limited(self, is_first: bool = False) -> Iterator[None]:
@@ -202,17 +158,6 @@ class RenderWorkerProgram:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-
-    def _subject(self) -> Any:
-        """Return what the function draws from: the tensors, or the module over them."""
-        values = self._tensors.values
-        if self._maker is None:
-            return values
-        if self._maker.call is None:
-            raise RenderError(self._troubles.get(self._maker, ""))
-        if self._module is None:
-            self._module = BoundModule(self._maker.call, self._maker.name)
-        return self._module.bind(values)
 
     # ---- pictures
 
@@ -230,23 +175,23 @@ class RenderWorkerProgram:
             except (Exception, SystemExit) as error:
                 if self._ends:
                     raise
-                trouble = trouble_text(error)
-                self._print_once(trouble)
-                self._answers.put_trouble(request, trouble, DrawClock())
+                fault_text = text_of_fault(error)
+                self._functions.print_once(fault_text)
+                self._answers.put_fault(request, fault_text, DrawClock())
                 self._answers.wait()
                 return
         if not self._has_drawn:
             self._has_drawn = True
-            self._say(WorkerNews(self._trouble, has_drawn=True))
+            self._send_report(WorkerReport(self._functions.fault_text, has_drawn=True))
 
     def _draw(
         self, request: messages.Draw, device: torch.device, clock: DrawClock
     ) -> None:
         """Call the function, and queue its picture."""
-        if self._function.call is None:
-            raise RenderError(self._troubles.get(self._function, ""))
-        arguments = self._subject(), RenderCamera.of(request, device)
-        picture = draw_picture(self._function.call, arguments, _NO_CONTROLS)
+        call = self._functions.require_call()
+        subject = self._functions.subject(self._tensors.values)
+        arguments = subject, RenderCamera.of(request, device)
+        picture = draw_picture(call, arguments, _NO_CONTROLS)
         step = self._tensors.meta.get("step")
         self._answers.put(request, picture, clock, step)
 
@@ -261,22 +206,16 @@ class RenderWorkerProgram:
         with torch.cuda.device(device), torch.cuda.stream(self._gpu_stream):
             yield
 
-    def _works(self) -> bool:
+    def _takes_work(self) -> bool:
         """Return whether the GPU still takes work: after some faults it never does."""
         if self._gpu_stream is None:
             return True
         try:
             self._gpu_stream.synchronize()
         except RuntimeError as error:
-            print(trouble_text(error), file=sys.stderr, flush=True)
+            print(text_of_fault(error), file=sys.stderr, flush=True)
             return False
         return True
-
-    def _print_once(self, text: str) -> None:
-        """Print a fault on stderr, which the trainer prints on its own."""
-        if text not in self._printed and len(self._printed) < _MAX_PRINTED:
-            self._printed.add(text)
-            print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """End the run. Idempotent."""

@@ -1,4 +1,4 @@
-"""What a trainer and its render worker tell each other, by pipes.
+"""Messages between a trainer and its render worker, by pipes.
 
 The worker gets its settings as the first line of stdin, and writes its news to stdout,
 one a line. Pictures and requests go over its run instead.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 
-class WorkerNews(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the trainer passes on to viewers."""
+class WorkerReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A report of the worker, of which the trainer tells viewers."""
 
-    trouble: str = ""
+    fault_text: str = ""
     """Why the function cannot be imported as its file is now, for users; "": it can."""
     is_changed: bool = False
     """Pictures that were drawn until now are outdated: the function is another one."""
@@ -21,7 +21,7 @@ class WorkerNews(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a render worker draws, and how."""
+    """The scene that a render worker draws, and how it does."""
 
     run: str
     """Id of the trainer's run."""

@@ -75,8 +75,8 @@ class PublishedTensors:
         if stream is None:
             return False
         for is_last_try in [False] * (_TRIES - 1) + [True]:
-            after = 0 if self._frame is None else self._frame.version
-            frame = stream.read(after)
+            last_version = 0 if self._frame is None else self._frame.version
+            frame = stream.read(last_version)
             if frame is None:
                 break
             self._take(frame)

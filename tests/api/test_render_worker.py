@@ -18,7 +18,7 @@ from splatview.api import render_worker
 from splatview.api.render_worker import TimeLimits
 from splatview.api.session import session, started_publisher
 from splatview.rendering.worker import RenderWorkerProgram
-from splatview.rendering.worker_settings import WorkerNews, WorkerSettings
+from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview_ipc.control.messages import Draw, DrawnCamera
 from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -131,7 +131,7 @@ def worker(
     sent_news.clear()
 
 
-sent_news: list[WorkerNews] = []
+sent_news: list[WorkerReport] = []
 """What the worker of a test has told its trainer."""
 
 
@@ -169,12 +169,12 @@ def test_a_function_is_edited_while_it_is_looked_at(
     drawing.write(FLAT + "\nraise KeyError('half done')\n")
     _, arrays = worker.picture()
     assert arrays["color"][0, 0, 0] == 51, "the old one draws"
-    assert "half done" in sent_news[-1].trouble
-    assert "importlib" not in sent_news[-1].trouble
+    assert "half done" in sent_news[-1].fault_text
+    assert "importlib" not in sent_news[-1].fault_text
     drawing.write(FLAT.replace("means.mean()", "(2 * means.mean())"))
     _, arrays = worker.picture()
     assert arrays["color"][0, 0, 0] == 102
-    assert sent_news[-1] == WorkerNews(is_changed=True)
+    assert sent_news[-1] == WorkerReport(is_changed=True)
     drawing.write("def draw(tensors, camera):\n    return 1 / 0\n")
     meta, arrays = worker.picture()
     assert not arrays
@@ -182,7 +182,7 @@ def test_a_function_is_edited_while_it_is_looked_at(
     assert "return 1 / 0" in meta["trouble"]
     drawing.write("def other():\n    pass\n")
     worker.picture()
-    assert "has no attribute 'draw'" in sent_news[-1].trouble
+    assert "has no attribute 'draw'" in sent_news[-1].fault_text
 
 
 MODULE = """

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.pair import Pair
 
-from splatview.rendering.answers import Answers
+from splatview.rendering.answers import PictureAnswers
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.draw_clock import DrawClock
 from splatview.rendering.function import checked_picture
@@ -41,7 +41,7 @@ def ticks() -> Any:
 
 
 def test_answers_come_with_their_requests(pair: Pair) -> None:
-    answers = Answers(pair.publisher, OverlaidStream("scene"))
+    answers = PictureAnswers(pair.publisher, OverlaidStream("scene"))
     stream = pair.stream("scene/pictures")
     assert (stream.kind, stream.info.over) == ("picture", "scene")
     version = 0
@@ -66,7 +66,7 @@ def test_answers_come_with_their_requests(pair: Pair) -> None:
     version, meta, arrays = pair.newest("scene/pictures", version)
     assert not arrays
     assert "NaN" in meta["trouble"]
-    answers.put_trouble(request, "line\n\x1b" + 1000 * "\x1b", DrawClock())
+    answers.put_fault(request, "line\n\x1b" + 1000 * "\x1b", DrawClock())
     answers.wait()
     _, meta, arrays = pair.newest("scene/pictures", version)
     assert not arrays

@@ -12,7 +12,7 @@ import torch
 
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.function import checked_picture, draw_picture, takes_controls
-from splatview.rendering.trouble import MAX_TROUBLE, RenderError, trouble_text
+from splatview.rendering.trouble import MAX_TROUBLE, DrawingError, text_of_fault
 from splatview_ipc.control.messages import Draw, DrawnCamera
 
 WIDTH = 4
@@ -102,7 +102,7 @@ BAD_RESULTS: list[tuple[Any, str]] = [
 def test_what_cannot_be_shown_is_named(
     result: Any, message: str, camera: RenderCamera
 ) -> None:
-    with pytest.raises(RenderError, match=message):
+    with pytest.raises(DrawingError, match=message):
         checked_picture(result, camera)
 
 
@@ -153,10 +153,10 @@ def test_trouble_ends_with_the_error_and_fits_a_message() -> None:
 
     with pytest.raises(KeyError) as caught:
         fail()
-    text = trouble_text(caught.value)
+    text = text_of_fault(caught.value)
     assert len(text) <= MAX_TROUBLE
     with pytest.raises(ZeroDivisionError) as division:
         print(1 // 0)
-    text = trouble_text(division.value)
+    text = text_of_fault(division.value)
     assert text.splitlines()[-1].startswith("ZeroDivisionError")
     assert "print(1 // 0)" in text

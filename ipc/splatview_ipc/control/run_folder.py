@@ -78,7 +78,7 @@ class Description(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
     hidden: bool = False
     """True: found by its id alone, as a child program publishes it for its parent."""
-    part_of: Annotated[str, Meta(max_length=64)] = ""
+    parent_run: Annotated[str, Meta(max_length=64)] = ""
     """Id of the run for which this one works, and with which it is found; "": of none."""
     version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
     """The release of splatview that it uses, for users; "": unknown."""
@@ -281,7 +281,7 @@ def _make_private(path: Path, own_name: str) -> str:
 
 
 def create_run(
-    name: str, pid: int, started: float, hidden: bool = False, part_of: str = ""
+    name: str, pid: int, started: float, hidden: bool = False, parent_run: str = ""
 ) -> OwnedRunFolder:
     """Make this process's run folder, locked before any viewer can find it.
 
@@ -292,7 +292,7 @@ def create_run(
         pid: of this process.
         started: seconds since the epoch.
         hidden: as in Description.
-        part_of: likewise.
+        parent_run: likewise.
     """
     root = runtime_folder()
     remove_stale(root)
@@ -306,7 +306,7 @@ def create_run(
         pid=pid,
         started=started,
         hidden=hidden,
-        part_of=part_of,
+        parent_run=parent_run,
         version=limits.VERSION,
         boot=machine.boot_id(),
         host=machine.host_name(),

@@ -31,7 +31,7 @@ class Publisher:
         on_fault: Callable[[BaseException], None] | None = None,
         *,
         hidden: bool = False,
-        part_of: str = "",
+        parent_run: str = "",
         threaded: bool = True,
         clock: Callable[[], float] = CLOCK,
         endpoint: Callable[[Path, str], str] = mail.endpoint,
@@ -42,7 +42,7 @@ class Publisher:
             name: the run's name for users; the script's name by default.
             on_fault: called with every fault of the surroundings that happens later.
             hidden: True if only a viewer that knows the run's id finds it.
-            part_of: id of the run for which this one works; "": for none.
+            parent_run: id of the run for which this one works; "": for none.
             threaded: for tests; False: the caller turns `helper`.
             clock: for tests: returns seconds.
             endpoint: for tests: as `mail.endpoint`.
@@ -62,7 +62,7 @@ class Publisher:
         """Reentrant: a signal's handler may publish something new amid `stream`."""
         self._indices = itertools.count()
         run_name = name or _script_name()
-        self.folder = create_run(run_name, os.getpid(), time.time(), hidden, part_of)
+        self.folder = create_run(run_name, os.getpid(), time.time(), hidden, parent_run)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()

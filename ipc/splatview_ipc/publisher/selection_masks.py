@@ -23,10 +23,10 @@ class SelectionMask:
     def is_whole(self) -> bool:
         return len(self.bits) == (self.count + 7) // 8
 
-    def add(self, piece: SelectionBits) -> bool:
+    def add(self, bits_piece: SelectionBits) -> bool:
         """Add the next piece; return whether it is that."""
         expected = self.number, self.count, len(self.bits)
-        if (piece.number, piece.count, piece.offset) != expected:
+        if (bits_piece.number, bits_piece.count, bits_piece.offset) != expected:
             return False
-        self.bits += piece.bits
+        self.bits += bits_piece.bits
         return True

@@ -79,7 +79,7 @@ class StreamChannels:
         self.index = index
         self.name = name
         self.kind = kind
-        self._numbers = itertools.count(1)
+        self._version_numbers = itertools.count(1)
         """Versions' numbers; both threads take them."""
         self._published_version = 0
         """The number that the last publish took. Set by the trainer's thread alone."""

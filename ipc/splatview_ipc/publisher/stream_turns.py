@@ -148,26 +148,26 @@ class StreamTurns(StreamChannels):
         waited_s = now - self._published_at
         return min(GRACE_S, max(RETRY_AWAITED_S, waited_s))
 
-    def _number_of(self, value: Value) -> int:
+    def _version_of(self, value: Value) -> int:
         """Return the number of the newest value; 0 where another one is newest now."""
         if self._numbered is not value:
             # Its publish has not come so far.
-            return self._take_number(value)
-        number = self._published_version
-        return number if self._newest is value else 0
+            return self._take_version_number(value)
+        version_number = self._published_version
+        return version_number if self._newest is value else 0
 
-    def _take_number(self, value: Value) -> int:
+    def _take_version_number(self, value: Value) -> int:
         """Return a new number for the newest value; 0 where another one is newest now.
 
         A publish sets its value before it takes its number. So the number of a newer
         value is higher than the one that is returned, and no reader that waits for that
         value is given this one.
         """
-        number = next(self._numbers)
+        version_number = next(self._version_numbers)
         if self._newest is not value:
             return 0
-        self._helper_version = number
-        return number
+        self._helper_version = version_number
+        return version_number
 
     def _write_late(
         self,
@@ -197,7 +197,7 @@ class StreamTurns(StreamChannels):
             value = self._newest
             if value is None:
                 return
-            version = self._number_of(value)
+            version = self._version_of(value)
             if not version:
                 return
             layout, (tensors, _) = value
@@ -234,7 +234,7 @@ class StreamTurns(StreamChannels):
         layout, (tensors, _) = value
         if count_inplace(tensors) != late_copy.inplace_counts:
             with self._lock, self._choice.behind_trainer(layout.device):
-                version = self._take_number(value)
+                version = self._take_version_number(value)
                 for channel in self._channels.values():
                     if not channel.is_zero_copy and channel.written is value:
                         self._write_late(channel, value, version, now, confirmed=False)
@@ -255,7 +255,7 @@ class StreamTurns(StreamChannels):
                     continue
                 if now >= channel.next_write_at + LIVE_PERIOD_S:
                     if not writer.holds(layout.frame(tensors)):
-                        version = self._take_number(value)
+                        version = self._take_version_number(value)
                         self._write_late(channel, value, version, now)
                     # Large copies come less often.
                     channel.next_write_at = now + 4 * (self._run.now() - now)

@@ -149,7 +149,7 @@ class Viewers:
         """Share a stream over a transport; return whether that is offered."""
         index = message.index
         transport = message.transport
-        stream = self._by_index().get(index)
+        stream = _by_index(self._streams()).get(index)
         info = stream.info if stream is not None else None
         if stream is None or info is None or transport not in info.transports:
             return False
@@ -158,7 +158,7 @@ class Viewers:
         peer.paces.pop(index, None)
         if transport != last_transport:
             stream.open(transport)
-            self._call(stream, message)
+            _call(self._on_request, stream, message)
             peer.opened[index] = transport
             if last_transport is not None:
                 stream.release(last_transport)
@@ -174,7 +174,7 @@ class Viewers:
         peer.offered.pop(index, None)
         peer.paces.pop(index, None)
         peer.masks.pop(index, None)
-        stream = self._by_index()[index]
+        stream = _by_index(self._streams())[index]
         stream.release(transport)
         _follow_paces(self._peers.values(), stream, transport)
         return True
@@ -186,7 +186,7 @@ class Viewers:
         if transport is None:
             return False
         peer.paces[index] = message.hz
-        stream = self._by_index()[index]
+        stream = _by_index(self._streams())[index]
         _follow_paces(self._peers.values(), stream, transport)
         return True
 
@@ -198,37 +198,31 @@ class Viewers:
         """Call the run's function for a request; return whether its stream is open."""
         if message.index not in peer.opened:
             return False
-        self._call(self._by_index()[message.index], message)
+        _call(self._on_request, _by_index(self._streams())[message.index], message)
         return True
 
-    def _take_mask(self, peer: ViewerPeer, piece: messages.SelectionBits) -> bool:
+    def _take_mask(self, peer: ViewerPeer, bits_piece: messages.SelectionBits) -> bool:
         """Take a piece of a mask; return whether the script has asked for it.
 
         A piece of a scene of another size, or out of turn, ends its mask.
         """
-        stream = self._by_index().get(piece.index)
-        if stream is None or piece.index not in peer.opened:
+        stream = _by_index(self._streams()).get(bits_piece.index)
+        if stream is None or bits_piece.index not in peer.opened:
             return False
         if not stream.wants_selection:
             return False
-        mask = peer.masks.pop(piece.index, None)
-        if piece.offset == 0:
-            mask = SelectionMask(piece)
-        if piece.count not in (0, stream.count) or mask is None:
+        mask = peer.masks.pop(bits_piece.index, None)
+        if bits_piece.offset == 0:
+            mask = SelectionMask(bits_piece)
+        if bits_piece.count not in (0, stream.count) or mask is None:
             return True
-        if not mask.add(piece):
+        if not mask.add(bits_piece):
             return True
         if mask.is_whole:
-            self._call(stream, mask)
+            _call(self._on_request, stream, mask)
         else:
-            peer.masks[piece.index] = mask
+            peer.masks[bits_piece.index] = mask
         return True
-
-    def _call(self, stream: Stream, message: object) -> None:
-        """Call the run's function for a message about a stream, if there is one."""
-        call = self._on_request.get((type(message).__name__, stream.name))
-        if call is not None:
-            call(message)
 
     def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
         """Attach a viewer, or refuse it with a reason."""
@@ -289,15 +283,29 @@ class Viewers:
 
     def announce(self, now: float) -> float | None:
         """Send offers and manifests that have changed; return when the rest is due."""
-        return self.announcer.announce(self._peers.values(), self._by_index(), now)
-
-    def _by_index(self) -> dict[int, Stream]:
-        return {stream.index: stream for stream in self._streams()}
+        return self.announcer.announce(
+            self._peers.values(), _by_index(self._streams()), now
+        )
 
     def close(self) -> None:
         """Close what belongs to the viewers, but for their connections."""
         for peer in self._peers.values():
             peer.close()
+
+
+def _by_index(streams: Iterable[Stream]) -> dict[int, Stream]:
+    return {stream.index: stream for stream in streams}
+
+
+def _call(
+    on_request: dict[tuple[str, str], Callable[[Any], None]],
+    stream: Stream,
+    message: object,
+) -> None:
+    """Call the run's function for a message about a stream, if there is one."""
+    call = on_request.get((type(message).__name__, stream.name))
+    if call is not None:
+        call(message)
 
 
 def _follow_paces(peers: Iterable[ViewerPeer], stream: Stream, transport: str) -> None:

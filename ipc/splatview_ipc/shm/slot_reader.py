@@ -111,9 +111,9 @@ class SlotReader(SlotLayout):
         """Return the newest complete frame; see `Reader.read`."""
         return self._read(after, attempts)
 
-    def read_next(self, after: int = 0, attempts: int = 4) -> StreamFrame | None:
+    def read_next(self, last_version: int = 0, attempts: int = 4) -> StreamFrame | None:
         """Return the oldest complete frame over `after`; see `Reader.read_next`."""
-        return self._read(after, attempts, oldest=True)
+        return self._read(last_version, attempts, oldest=True)
 
     def _read(
         self, after: int, attempts: int, *, oldest: bool = False

@@ -176,12 +176,12 @@ class RemoteStream:
         """
         return None if self._reader is None else self._reader.read(after)
 
-    def read_next(self, after: int = 0) -> StreamFrame | None:
+    def read_next(self, last_version: int = 0) -> StreamFrame | None:
         """Return the oldest whole frame that is left of a version over `after`.
 
         For streams of which each frame counts; otherwise as `read`.
         """
-        return None if self._reader is None else self._reader.read_next(after)
+        return None if self._reader is None else self._reader.read_next(last_version)
 
     def tell_pace(self, hz: float, now: float) -> None:
         """Tell the trainer how many versions a second are going to be taken at most.

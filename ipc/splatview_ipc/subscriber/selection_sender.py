@@ -11,7 +11,7 @@ from splatview_ipc.control.messages import SelectionBits
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
-_numbers = itertools.count(1)
+_selection_numbers = itertools.count(1)
 
 
 class SelectionSender:
@@ -19,7 +19,7 @@ class SelectionSender:
 
     def __init__(self, stream: RemoteStream) -> None:
         self._stream = stream
-        self._number = 0
+        self._selection_number = 0
         """The number of the mask that is being sent."""
         self._count = 0
         self._bits: bytes | None = None
@@ -36,7 +36,7 @@ class SelectionSender:
             count: Gaussians of the scene; 0: nothing is selected any more.
             bits: a bit for each, as `numpy.packbits` packs them.
         """
-        self._number = next(_numbers)
+        self._selection_number = next(_selection_numbers)
         self._count = count
         self._bits = bits
         self._offset = 0
@@ -51,14 +51,14 @@ class SelectionSender:
         if bits is None:
             return
         end = self._offset + MAX_SELECTION_PIECE
-        piece = SelectionBits(
+        bits_piece = SelectionBits(
             self._stream.info.index,
-            self._number,
+            self._selection_number,
             self._count,
             self._offset,
             bits[self._offset : end],
         )
-        if not self._stream.run.try_send(piece):
+        if not self._stream.run.try_send(bits_piece):
             return
         self._offset = end
         if end >= len(bits):

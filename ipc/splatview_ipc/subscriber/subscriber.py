@@ -134,11 +134,11 @@ class Subscriber:
         self.fault = None
         all_folders = list_runs(root)
         ids = {f.description.id for f in all_folders if self._is_followed(f)}
-        folders = {
-            f.description.id: f
-            for f in all_folders
-            if f.description.id in ids or f.description.part_of in ids
-        }
+        folders = {}
+        for folder in all_folders:
+            description = folder.description
+            if description.id in ids or description.parent_run in ids:
+                folders[description.id] = folder
         # Oldest first: of too many, the newest ones are followed.
         new_ids = [run_id for run_id in folders if run_id not in self._runs]
         for run_id in new_ids[: max(0, len(folders) - limits.MAX_RUNS)]:

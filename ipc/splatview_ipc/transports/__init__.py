@@ -129,7 +129,7 @@ class Reader(Protocol):
         """
         ...
 
-    def read_next(self, after: int = 0) -> StreamFrame | None:
+    def read_next(self, last_version: int = 0) -> StreamFrame | None:
         """Return the oldest whole frame that is left with a version over `after`.
 
         None without one. Never waits.

@@ -87,9 +87,9 @@ class MemoryTransport:
             confirmed=newest.confirmed,
         )
 
-    def read_next(self, after: int = 0) -> StreamFrame | None:
+    def read_next(self, last_version: int = 0) -> StreamFrame | None:
         """Return the newest frame: no other one is kept."""
-        return self.read(after)
+        return self.read(last_version)
 
     def turn(self, now: float) -> float | None:
         return None
