@@ -25,7 +25,8 @@ for step in range(steps):
     time = step % 100 / 100
     means = scene.gaussians["means"].detach()
     x, y, z = means.unbind(1)
-    sine, cosine = math.sin(time), math.cos(time)
+    sine = math.sin(time)
+    cosine = math.cos(time)
     target = torch.stack([cosine * x + sine * z, y, cosine * z - sine * x], dim=1)
     loss = (scene.at(time)["means"] - target).square().mean()
     optimizer.zero_grad()

@@ -17,7 +17,8 @@ parser.add_argument("--steps", type=int, default=20_000, help="steps of the trai
 # A grid of corners on a sphere, two triangles for each of its cells.
 down = torch.linspace(0, math.pi, 17)[:, None]
 around = torch.arange(32) * math.tau / 32
-x, z = down.sin() * around.cos(), down.sin() * around.sin()
+x = down.sin() * around.cos()
+z = down.sin() * around.sin()
 vertices = torch.stack([x, down.cos().expand_as(x), z], -1).view(-1, 3).requires_grad_()
 radius = (1 + 0.2 * torch.sin(5 * around) * torch.sin(6 * down)).view(-1)
 corner = torch.arange(17 * 32).view(17, 32)
@@ -31,7 +32,8 @@ triangles = torch.cat([upper, lower]).view(-1, 3)
 def picture(camera):
     """Draw each triangle over the pixels of the box around it."""
     size = camera.height, camera.width
-    rgb, depth = torch.zeros(*size, 3), torch.full(size, math.inf)
+    rgb = torch.zeros(*size, 3)
+    depth = torch.full(size, math.inf)
     points = vertices @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
     corners = (points @ camera.K.T / points[:, 2:])[triangles]  # 3 corners of x, y, 1
     to_weights, _ = torch.linalg.inv_ex(corners)
@@ -39,8 +41,10 @@ def picture(camera):
     high = corners[..., :2].amax(1).ceil().long().minimum(torch.tensor(size[::-1]))
     is_seen = (points[triangles, 2] > camera.near).all(1) & (low < high).all(1)
     for i in is_seen.nonzero().flatten().tolist():
-        (x0, y0), (x1, y1) = low[i].tolist(), high[i].tolist()
-        rows, columns = torch.arange(y0, y1)[:, None] + 0.5, torch.arange(x0, x1) + 0.5
+        x0, y0 = low[i].tolist()
+        x1, y1 = high[i].tolist()
+        rows = torch.arange(y0, y1)[:, None] + 0.5
+        columns = torch.arange(x0, x1) + 0.5
         pixels = torch.stack(torch.broadcast_tensors(columns, rows, torch.ones(())), -1)
         weights = pixels @ to_weights[i] / points[triangles[i], 2]
         z = 1 / weights.sum(-1)

@@ -26,23 +26,27 @@ CAMERA = DrawnCamera(
 )
 
 
-def ask(stream: RemoteStream, number: int) -> None:
-    request = Draw(index=stream.info.index, viewer="ab", number=number, camera=CAMERA)
+def ask_picture(stream: RemoteStream, request_number: int) -> None:
+    request = Draw(
+        index=stream.info.index, viewer="ab", number=request_number, camera=CAMERA
+    )
     stream.request_picture(request)
 
 
-def drawn(subscriber: Subscriber, stream: RemoteStream, number: int) -> StreamFrame:
+def drawn(
+    subscriber: Subscriber, stream: RemoteStream, request_number: int
+) -> StreamFrame:
     """Ask for a picture, go on with the script until it has come, and return it."""
-    asked = False
+    is_asked = False
 
     def poll() -> None:
-        nonlocal asked
+        nonlocal is_asked
         subscriber.poll()
         publisher = publishing.started_publisher()
         assert publisher is not None
-        if not asked and publisher.streams[stream.name].readers:
-            ask(stream, number)
-            asked = True
+        if not is_asked and publisher.streams[stream.name].readers:
+            ask_picture(stream, request_number)
+            is_asked = True
         splatview.draw()
 
     def answers() -> bool:
@@ -51,9 +55,9 @@ def drawn(subscriber: Subscriber, stream: RemoteStream, number: int) -> StreamFr
         if frame is None:
             return False
         with frame:
-            return frame.meta["request"] == number
+            return frame.meta["request"] == request_number
 
-    wait_until(answers, f"picture {number}")
+    wait_until(answers, f"picture {request_number}")
     frame = stream.read()
     assert frame is not None
     return frame
@@ -80,7 +84,7 @@ def test_script_draws_what_a_viewer_asks_for(subscriber: Subscriber) -> None:
     assert set(threads) == {threading.main_thread()}
 
     @splatview.renderer("scene", budget=1)
-    def other(camera: Any) -> torch.Tensor:
+    def other_picture(camera: Any) -> torch.Tensor:
         return torch.zeros(3, 4, 3)
 
     with drawn(subscriber, stream, 2) as frame:
@@ -99,7 +103,7 @@ def test_paused_script_draws_as_well(subscriber: Subscriber) -> None:
         pass
     # The budget does not allow another one for long.
     publisher.control.pause("a test")
-    ask(stream, 2)
+    ask_picture(stream, 2)
 
     def is_answered() -> bool:
         splatview.wait_while_paused(timeout=0.02)

@@ -35,7 +35,7 @@ class AskingViewer:
     def __init__(self, subscriber: Subscriber) -> None:
         self.subscriber = subscriber
         self.stream: RemoteStream = stream_of(subscriber, "scene/pictures")
-        self.number = 0
+        self.request_number = 0
         wait_until(self.is_reading, "the run shares its pictures")
 
     def is_reading(self) -> bool:
@@ -44,11 +44,11 @@ class AskingViewer:
         assert publisher is not None
         return publisher.streams["scene/pictures"].readers == 1
 
-    def ask(self) -> None:
+    def ask_picture(self) -> None:
         """Ask for a picture, without waiting for it."""
-        self.number += 1
+        self.request_number += 1
         self.stream.request_picture(
-            Draw(self.stream.info.index, "ab", self.number, CAMERA)
+            Draw(self.stream.info.index, "ab", self.request_number, CAMERA)
         )
 
     def answer(self, take_turn: Callable[[], None]) -> tuple[Any, Any]:
@@ -62,12 +62,12 @@ class AskingViewer:
             if frame is None:
                 return False
             with frame:
-                if frame.meta["request"] != self.number:
+                if frame.meta["request"] != self.request_number:
                     return False
                 answers.append((frame.meta, values(frame)))
             return True
 
-        wait_until(has_come, f"picture {self.number}")
+        wait_until(has_come, f"picture {self.request_number}")
         return answers[0]
 
 
@@ -82,40 +82,40 @@ def test_call_does_not_wait_for_the_gpu(subscriber: Subscriber) -> None:
         return level.expand(camera.height, camera.width, 3)
 
     viewer = AskingViewer(subscriber)
-    viewer.ask()
+    viewer.ask_picture()
     _, arrays = viewer.answer(splatview.draw)
     assert (arrays["color"] == 51).all()
     torch.cuda.synchronize()
-    before = torch.cuda.Event(enable_timing=True)
-    behind = torch.cuda.Event(enable_timing=True)
-    before.record()
+    work_began = torch.cuda.Event(enable_timing=True)
+    work_ended = torch.cuda.Event(enable_timing=True)
+    work_began.record()
     torch.cuda._sleep(SLEEP_CYCLES)
-    behind.record()
-    viewer.ask()
+    work_ended.record()
+    viewer.ask_picture()
     while len(drawn) < 2:
         splatview.draw()
-        assert not behind.query(), "the call waited for the work before it"
+        assert not work_ended.query(), "the call waited for the work before it"
     meta, arrays = viewer.answer(splatview.draw)
     assert (arrays["color"] == 51).all()
     # The time of the work before it is not the function's.
-    assert meta["ms"] < before.elapsed_time(behind) / 2
+    assert meta["ms"] < work_began.elapsed_time(work_ended) / 2
 
 
 def test_time_on_the_gpu_counts(subscriber: Subscriber) -> None:
-    begin = torch.cuda.Event(enable_timing=True)
+    drawing_began = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
 
     @splatview.renderer("scene", budget=0.01)
     def picture(camera: Any) -> torch.Tensor:
-        begin.record()
+        drawing_began.record()
         torch.cuda._sleep(SLEEP_CYCLES // 50)
         end.record()
         return torch.zeros(camera.height, camera.width, 3, device="cuda")
 
     viewer = AskingViewer(subscriber)
-    viewer.ask()
+    viewer.ask_picture()
     meta, _ = viewer.answer(splatview.draw)
-    assert meta["ms"] >= begin.elapsed_time(end)
+    assert meta["ms"] >= drawing_began.elapsed_time(end)
 
 
 def test_stream_and_random_numbers_of_the_script_stay(subscriber: Subscriber) -> None:
@@ -132,7 +132,7 @@ def test_stream_and_random_numbers_of_the_script_stay(subscriber: Subscriber) ->
         return values_on_side + 0 * torch.rand((), device="cuda")
 
     viewer = AskingViewer(subscriber)
-    viewer.ask()
+    viewer.ask_picture()
     with torch.cuda.stream(side):
         torch.cuda.manual_seed(5)
         state = torch.cuda.get_rng_state()
@@ -150,12 +150,12 @@ def test_nan_is_told_and_captures_are_left_alone(subscriber: Subscriber) -> None
         return torch.full((48, 64, 3), math.nan, device="cuda")
 
     viewer = AskingViewer(subscriber)
-    viewer.ask()
+    viewer.ask_picture()
     meta, arrays = viewer.answer(splatview.draw)
     assert "NaN" in meta["trouble"]
     assert not arrays
     x = torch.zeros(4, device="cuda")
-    viewer.ask()
+    viewer.ask_picture()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         x.add_(1)
@@ -165,4 +165,4 @@ def test_nan_is_told_and_captures_are_left_alone(subscriber: Subscriber) -> None
     torch.cuda.synchronize()
     assert x.tolist() == [1] * 4
     meta, _ = viewer.answer(splatview.draw)
-    assert meta["request"] == viewer.number
+    assert meta["request"] == viewer.request_number

@@ -226,7 +226,7 @@ def test_hostile_masks_are_bounded_and_never_mixed(run: _Run) -> None:
     refused = run.dropped_messages()
     link.send(messages.encode(messages.Open(index, "ring")))
     send(1, 0)
-    assert run.dropped_messages() == refused + 1  # nobody has asked for it
+    assert run.dropped_messages() == refused + 1  # it was not asked for
     stream.wants_selection = True
     send(2, piece_size)
     send(2, 0)

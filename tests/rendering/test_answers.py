@@ -25,14 +25,14 @@ def pair() -> Iterator[Pair]:
         yield pair
 
 
-def draw(number: int, width: int) -> Draw:
+def draw(request_number: int, width: int) -> Draw:
     camera = DrawnCamera(
         width=width,
         height=2,
         viewmat=tuple(torch.eye(4).flatten().tolist()),
         K=tuple(torch.eye(3).flatten().tolist()),
     )
-    return Draw(index=0, viewer="ab", number=number, camera=camera)
+    return Draw(index=0, viewer="ab", number=request_number, camera=camera)
 
 
 def ticks() -> Any:
@@ -45,8 +45,8 @@ def test_answers_come_with_their_requests(pair: Pair) -> None:
     stream = pair.stream("scene/pictures")
     assert (stream.kind, stream.info.over) == ("picture", "scene")
     version = 0
-    for number, width in ((1, 4), (2, 9)):
-        request = draw(number, width)
+    for request_number, width in ((1, 4), (2, 9)):
+        request = draw(request_number, width)
         camera = RenderCamera.of(request)
         clock = DrawClock(clock=ticks())
         rgb = torch.full((2, width, 3), 0.2)
@@ -55,7 +55,7 @@ def test_answers_come_with_their_requests(pair: Pair) -> None:
         assert answers.are_under_way
         assert answers.turn(0.0) == math.inf
         version, meta, arrays = pair.newest("scene/pictures", version)
-        assert (meta["viewer"], meta["request"]) == ("ab", number)
+        assert (meta["viewer"], meta["request"]) == ("ab", request_number)
         assert (meta["ms"], meta["step"]) == (1000.0, 7)
         assert arrays["color"].shape == (2, width, 3)
         assert (arrays["color"] == 51).all()

@@ -74,8 +74,8 @@ def test_pictures_come_as_bytes_in_one_order(camera: RenderCamera) -> None:
     assert list(picture.tensors()) == ["color", "alpha", "depth"]
     assert picture.depth is not None
     assert picture.depth.dtype == torch.float32
-    same = checked_picture(expected.numpy(), camera)
-    torch.testing.assert_close(same.color, expected)
+    numpy_picture = checked_picture(expected.numpy(), camera)
+    torch.testing.assert_close(numpy_picture.color, expected)
 
 
 RGB = torch.zeros(HEIGHT, WIDTH, 3)
@@ -115,14 +115,14 @@ def test_nan_is_told_without_reading_the_picture(camera: RenderCamera) -> None:
 
 
 def test_call_leaves_the_state_of_the_script_alone(camera: RenderCamera) -> None:
-    def function(given: RenderCamera, controls: Any) -> torch.Tensor:
+    def function(given_camera: RenderCamera, controls: Any) -> torch.Tensor:
         assert controls == "controls"
         assert not torch.is_grad_enabled()
         torch.set_grad_enabled(True)
         torch.manual_seed(1)
         random.seed(1)
         np.random.seed(1)
-        return torch.rand(given.height, given.width, 3)
+        return torch.rand(given_camera.height, given_camera.width, 3)
 
     torch.manual_seed(5)
     random.seed(5)

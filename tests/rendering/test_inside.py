@@ -62,18 +62,23 @@ class Script:
         self.scene.draw(None)
         return True
 
-    def ask(self, number: int, viewer: str = "ab") -> None:
+    def ask_picture(self, request_number: int, viewer: str = "ab") -> None:
         """Ask for a picture, and have the script get the request."""
         stream = self.pair.stream("scene/pictures")
         self.pair.until(lambda: self.pair.publisher.streams[stream.name].readers)
         earlier_count = self.request_count
         stream.request_picture(
-            Draw(index=stream.info.index, viewer=viewer, number=number, camera=CAMERA)
+            Draw(
+                index=stream.info.index,
+                viewer=viewer,
+                number=request_number,
+                camera=CAMERA,
+            )
         )
         self.pair.until(lambda: self.request_count > earlier_count)
 
-    def answer(self, after: int = 0) -> Any:
-        return self.pair.newest("scene/pictures", after)
+    def answer(self, version: int = 0) -> Any:
+        return self.pair.newest("scene/pictures", version)
 
 
 @pytest.fixture
@@ -88,7 +93,7 @@ def test_viewers_get_points_and_the_pictures_that_they_ask_for(pair: Pair) -> No
     assert meta["function"] == "picture"
     assert arrays["points"].tolist() == torch.arange(15.0).view(5, 3).tolist()
     assert not script.draw()
-    script.ask(1)
+    script.ask_picture(1)
     assert script.draw()
     _, meta, arrays = script.answer()
     assert (meta["viewer"], meta["request"]) == ("ab", 1)
@@ -99,13 +104,13 @@ def test_viewers_get_points_and_the_pictures_that_they_ask_for(pair: Pair) -> No
 def test_pictures_take_their_share_of_the_time(pair: Pair) -> None:
     script = Script(pair, budget=0.05)
     script.picture_s = 1.0
-    script.ask(1)
+    script.ask_picture(1)
     started_at = pair.now
-    numbers = iter(range(2, 100_000))
+    request_numbers = iter(range(2, 100_000))
     picture_count = 0
     while pair.now < started_at + 200:
         picture_count += script.draw()
-        script.scene.take_request(Draw(0, "ab", next(numbers), CAMERA))
+        script.scene.take_request(Draw(0, "ab", next(request_numbers), CAMERA))
         pair.now += 0.25
         script.tick()
     assert picture_count == 10
@@ -115,7 +120,7 @@ def test_no_picture_is_begun_before_the_time_of_the_last_one_is_known(
     pair: Pair,
 ) -> None:
     script = Script(pair, budget=1)
-    script.ask(1)
+    script.ask_picture(1)
     assert script.draw()
     script.scene.take_request(Draw(0, "ab", 2, CAMERA))
     assert not script.draw()
@@ -125,9 +130,9 @@ def test_no_picture_is_begun_before_the_time_of_the_last_one_is_known(
 
 def test_viewers_take_turns_and_newest_cameras_come_first(pair: Pair) -> None:
     script = Script(pair)
-    script.ask(1, "ab")
-    for number in range(2, 5):
-        script.scene.take_request(Draw(0, "ab", number, CAMERA))
+    script.ask_picture(1, "ab")
+    for request_number in range(2, 5):
+        script.scene.take_request(Draw(0, "ab", request_number, CAMERA))
     script.scene.take_request(Draw(0, "cd", 1, CAMERA))
     version = 0
     for expected in (("ab", 4), ("cd", 1)):
@@ -141,7 +146,7 @@ def test_viewers_take_turns_and_newest_cameras_come_first(pair: Pair) -> None:
 def test_still_cameras_are_told_of_a_scene_that_changes(pair: Pair) -> None:
     script = Script(pair)
     version, _, _ = pair.newest("scene")
-    script.ask(1)
+    script.ask_picture(1)
     script.draw()
     newer, _, _ = pair.newest("scene", version)
     pair.pump(10)
@@ -153,7 +158,7 @@ def test_still_cameras_are_told_of_a_scene_that_changes(pair: Pair) -> None:
 
 def test_script_that_does_not_draw_is_named(pair: Pair) -> None:
     script = Script(pair)
-    script.ask(1)
+    script.ask_picture(1)
     version, meta, _ = pair.newest("scene")
     while "trouble" not in meta:
         version, meta, _ = pair.newest("scene", version)
@@ -173,13 +178,13 @@ def test_error_is_shown_with_its_traceback_and_logged_once(
     script = Script(pair, fail)
     version = 0
     with caplog.at_level(logging.WARNING, "splatview"):
-        for number in (1, 2):
-            script.ask(number)
+        for request_number in (1, 2):
+            script.ask_picture(request_number)
             pair.until(script.scene.is_due)
             assert script.draw()
             version, meta, arrays = script.answer(version)
             assert not arrays
-            assert meta["request"] == number
+            assert meta["request"] == request_number
             assert "values[len(values) + 41]" in meta["trouble"]
             assert meta["trouble"].endswith("IndexError: list index out of range")
     (message,) = caplog.messages
@@ -191,7 +196,7 @@ def test_nan_is_shown_and_logged(pair: Pair, caplog: pytest.LogCaptureFixture) -
         return torch.full((3, camera.height, camera.width), math.nan)
 
     script = Script(pair, bad)
-    script.ask(1)
+    script.ask_picture(1)
     assert script.draw()
     _, meta, arrays = script.answer()
     assert "NaN" in meta["trouble"]
@@ -204,11 +209,11 @@ def test_interrupted_picture_does_not_stop_the_next_one(pair: Pair) -> None:
         raise KeyboardInterrupt
 
     script = Script(pair, interrupted)
-    script.ask(1)
+    script.ask_picture(1)
     with pytest.raises(KeyboardInterrupt):
         script.draw()
     script.scene.set_function(script.picture, 0.5, None)
-    script.ask(2)
+    script.ask_picture(2)
     assert script.draw()
 
 

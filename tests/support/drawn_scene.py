@@ -58,9 +58,9 @@ def paint(camera: Camera, points: np.ndarray) -> Picture:
             continue
         left = max(int(x) - side, 0)
         top = max(int(y) - side, 0)
-        part = np.s_[top : max(int(y) + side, 0), left : max(int(x) + side, 0)]
-        color[part] = (255 - 9 * index, 11 * index, 40 * (index % 7))
-        depth[part] = depths[index]
+        covered_part = np.s_[top : max(int(y) + side, 0), left : max(int(x) + side, 0)]
+        color[covered_part] = (255 - 9 * index, 11 * index, 40 * (index % 7))
+        depth[covered_part] = depths[index]
     return {"color": color, "depth": depth}
 
 
@@ -106,7 +106,7 @@ class DrawnScene:
         self.points = corner_points()
         self.draw = draw
         self.ms = 1.0
-        self.trouble = ""
+        self.fault_text = ""
         """Why the function draws nothing; "" where it does."""
         self.requests: list[Draw] = []
         self.publisher = publisher or Publisher("drawn")
@@ -134,8 +134,8 @@ class DrawnScene:
         self.requests.append(request)
         meta: dict[str, Any] = {"viewer": request.viewer, "request": request.number}
         arrays: Picture = {}
-        if self.trouble:
-            meta["trouble"] = self.trouble
+        if self.fault_text:
+            meta["trouble"] = self.fault_text
         else:
             arrays = self.draw(camera_of(request.camera), self.points)
         self._publish(self._pictures, arrays, ms=self.ms, **meta)

@@ -21,7 +21,7 @@ from splatview_viewer.core.selection import Mask
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
-TURN = Wheel(20, 20, 1.0)
+WHEEL_TURN = Wheel(20, 20, 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def reader(screen: OffscreenScreen) -> Reader:
 
 
 @pytest.fixture
-def shown(screen: OffscreenScreen, reader: Reader) -> Iterator[Any]:
+def drawn_view(screen: OffscreenScreen, reader: Reader) -> Iterator[Any]:
     """Return a view that shows a scene in place, drawn without OpenGL."""
     view = scene_view(screen, reader, background=(0.2, 0.3, 0.4))
     view.tick(1.0)
@@ -61,69 +61,71 @@ def assert_opengl_agrees(view: Any, screen: OffscreenScreen) -> None:
 
 
 def test_it_is_the_picture_that_opengl_draws(
-    shown: Any, screen: OffscreenScreen
+    drawn_view: Any, screen: OffscreenScreen
 ) -> None:
-    assert_opengl_agrees(shown, screen)
-    shown.handle(TURN, RECT)
-    assert shown.view.is_moving
-    assert_opengl_agrees(shown, screen)
-    shown.tick(11.0)
-    shown.tick(20.0)
-    assert not shown.view.is_moving
-    assert_opengl_agrees(shown, screen)
-    scene_on_gpu(1).show(shown)
-    assert_opengl_agrees(shown, screen)
+    assert_opengl_agrees(drawn_view, screen)
+    drawn_view.handle(WHEEL_TURN, RECT)
+    assert drawn_view.view.is_moving
+    assert_opengl_agrees(drawn_view, screen)
+    drawn_view.tick(11.0)
+    drawn_view.tick(20.0)
+    assert not drawn_view.view.is_moving
+    assert_opengl_agrees(drawn_view, screen)
+    scene_on_gpu(1).show(drawn_view)
+    assert_opengl_agrees(drawn_view, screen)
 
 
-def test_it_is_drawn_again_only_where_it_changes(shown: Any, reader: Reader) -> None:
-    pixels = shown.draw_on_device(RECT, 0)
+def test_it_is_drawn_again_only_where_it_changes(
+    drawn_view: Any, reader: Reader
+) -> None:
+    pixels = drawn_view.draw_on_device(RECT, 0)
     drawings = reader.drawings
-    assert shown.draw_on_device(RECT, 0) is pixels
+    assert drawn_view.draw_on_device(RECT, 0) is pixels
     assert reader.drawings == drawings
-    shown.view.change(background=(0.9, 0.1, 0.1))
-    assert (draw(shown) != pixels.numpy()).any()
+    drawn_view.view.change(background=(0.9, 0.1, 0.1))
+    assert (draw(drawn_view) != pixels.numpy()).any()
     assert reader.drawings == drawings + 1
 
 
-def test_a_draft_is_replaced_once_the_camera_rests(shown: Any) -> None:
-    shown.handle(TURN, RECT)
-    shown.tick(11.0)
-    draw(shown)
-    assert shown.view.picture.key.options.is_draft
-    assert not shown.tick(11.4)
-    assert shown.tick(11.6)
-    draw(shown)
-    assert not shown.view.picture.key.options.is_draft
+def test_a_draft_is_replaced_once_the_camera_rests(drawn_view: Any) -> None:
+    drawn_view.handle(WHEEL_TURN, RECT)
+    drawn_view.tick(11.0)
+    draw(drawn_view)
+    assert drawn_view.view.picture.key.options.is_draft
+    assert not drawn_view.tick(11.4)
+    assert drawn_view.tick(11.6)
+    draw(drawn_view)
+    assert not drawn_view.view.picture.key.options.is_draft
 
 
 def test_it_is_drawn_again_where_gaussians_are_missing(
-    shown: Any, reader: Reader
+    drawn_view: Any, reader: Reader
 ) -> None:
     drawings = reader.drawings
     reader.lacks_next = True
     frame = scene_on_gpu(1)
-    frame.show(shown)
-    draw(shown)
+    frame.show(drawn_view)
+    draw(drawn_view)
     assert reader.drawings == drawings + 2
     assert frame.released
 
 
 def test_an_overwritten_scene_is_never_shown(
-    shown: Any, screen: OffscreenScreen
+    drawn_view: Any, screen: OffscreenScreen
 ) -> None:
-    pixels = draw(shown)
+    pixels = draw(drawn_view)
     torn = scene_on_gpu(1)
-    torn.show(shown)
+    torn.show(drawn_view)
     torn.is_intact = False
-    np.testing.assert_array_equal(draw(shown), pixels)
+    np.testing.assert_array_equal(draw(drawn_view), pixels)
     assert torn.released
-    assert shown.wants.stale
-    shown.handle(TURN, RECT)
-    np.testing.assert_array_equal(draw(shown), pixels)
-    np.testing.assert_array_equal(view_pixels(shown, screen), pixels)
-    np.testing.assert_array_equal(view_pixels(shown, screen), pixels)
-    scene_on_gpu(2).show(shown)
-    assert (draw(shown) != pixels).any()
+    assert drawn_view.wants.stale
+    drawn_view.handle(WHEEL_TURN, RECT)
+    np.testing.assert_array_equal(draw(drawn_view), pixels)
+    np.testing.assert_array_equal(view_pixels(drawn_view, screen), pixels)
+    np.testing.assert_array_equal(view_pixels(drawn_view, screen), pixels)
+    scene_on_gpu(2).show(drawn_view)
+    assert (draw(drawn_view) != pixels).any()
 
 
 def show_depth(view: GaussianView) -> None:
@@ -144,30 +146,30 @@ def keep(view: GaussianView) -> None:
 
 @pytest.mark.parametrize("change", [show_depth, show_alpha, choose, keep])
 def test_what_cuda_cannot_draw_alone_is_left_to_opengl(
-    shown: Any, screen: OffscreenScreen, change: Callable[[GaussianView], None]
+    drawn_view: Any, screen: OffscreenScreen, change: Callable[[GaussianView], None]
 ) -> None:
-    change(shown.view)
-    assert shown.draw_on_device(RECT, 0) is None
-    view_pixels(shown, screen)
-    assert shown.view.picture.source is not None
+    change(drawn_view.view)
+    assert drawn_view.draw_on_device(RECT, 0) is None
+    view_pixels(drawn_view, screen)
+    assert drawn_view.view.picture.source is not None
 
 
-def test_a_scene_on_another_gpu_is_left_to_opengl(shown: Any) -> None:
-    assert shown.draw_on_device(RECT, 1) is None
-    assert shown.draw_on_device(RECT, None) is not None
+def test_a_scene_on_another_gpu_is_left_to_opengl(drawn_view: Any) -> None:
+    assert drawn_view.draw_on_device(RECT, 1) is None
+    assert drawn_view.draw_on_device(RECT, None) is not None
 
 
 def test_a_slow_scene_beside_a_training_is_moved_by_opengl(
-    shown: Any, screen: OffscreenScreen, reader: Reader
+    drawn_view: Any, screen: OffscreenScreen, reader: Reader
 ) -> None:
-    governor = shown.view.data.work.governor
+    governor = drawn_view.view.data.work.governor
     governor.account.share = 0.1
     governor.account.shared = True
     governor.record(("scene", RECT.width, RECT.height), 30.0)
-    shown.handle(TURN, RECT)
+    drawn_view.handle(WHEEL_TURN, RECT)
     drawings = reader.drawings
-    assert shown.draw_on_device(RECT, 0) is None
-    view_pixels(shown, screen)
+    assert drawn_view.draw_on_device(RECT, 0) is None
+    view_pixels(drawn_view, screen)
     assert reader.drawings == drawings + 1, "it is not drawn twice"
 
 

@@ -14,7 +14,7 @@ from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.core.selection import EVERYTHING, Box
-from splatview_viewer.kinds.gaussians.script_selection import ScriptSelection
+from splatview_viewer.kinds.gaussians.script_selection import SendSelection
 from splatview_viewer.kinds.gaussians.select import Select
 from splatview_viewer.kinds.gaussians.view import GaussianView
 
@@ -43,8 +43,8 @@ def test_script_prunes_what_is_selected(open_viewer: Callable[..., Viewer]) -> N
     splatview.publish(scene)
     count = len(scene["means"])
     viewer.until(partial(reads, torch.ones(count, dtype=torch.bool)))
-    chosen = np.arange(count) % 3 == 0
-    view.tools.of(Select).choose(chosen, "new")
-    viewer.until(partial(reads, torch.from_numpy(chosen)))
-    view.tools.of(ScriptSelection).is_shared = False
+    is_chosen = np.arange(count) % 3 == 0
+    view.tools.of(Select).choose(is_chosen, "new")
+    viewer.until(partial(reads, torch.from_numpy(is_chosen)))
+    view.tools.of(SendSelection).is_shared = False
     viewer.until(partial(reads, None))

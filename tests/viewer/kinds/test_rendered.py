@@ -53,9 +53,9 @@ def camera_at(x: float) -> Camera:
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
-    with closing(make_view("rendered", screen.ctx)) as shown:
-        shown.update(scene_frame())
-        yield shown
+    with closing(make_view("rendered", screen.ctx)) as scene_view:
+        scene_view.update(scene_frame())
+        yield scene_view
 
 
 def drag(viewer: Viewer, dx: int) -> None:
@@ -230,15 +230,15 @@ def test_views_are_served_in_turn_one_request_at_a_time() -> None:
     assert first.picture is None
     assert requests.take(answer_frame(request))
     assert first.picture is not None
-    turn = requests.next_request(4, 0.5)
-    assert turn is not None
-    assert np.allclose(turn.camera.viewmat, camera_at(9).viewmat.ravel())
+    next_turn = requests.next_request(4, 0.5)
+    assert next_turn is not None
+    assert np.allclose(next_turn.camera.viewmat, camera_at(9).viewmat.ravel())
     # Without an answer the next one is asked for after a second; a late one counts.
     assert requests.next_request(4, 1.4) is None
-    again = requests.next_request(4, 1.6)
-    assert again is not None
-    assert again.number > turn.number
-    assert requests.take(answer_frame(turn))
+    second_try = requests.next_request(4, 1.6)
+    assert second_try is not None
+    assert second_try.number > next_turn.number
+    assert requests.take(answer_frame(next_turn))
     assert not second.is_waiting
     requests.close(first)
     assert requests.next_request(4, 9.0) is None
@@ -246,15 +246,15 @@ def test_views_are_served_in_turn_one_request_at_a_time() -> None:
 
 def test_what_a_function_cannot_draw_is_asked_for_again_after_a_second() -> None:
     requests = PictureRequests()
-    place = requests.open()
-    place.want(PictureRequest(camera_at(1), 1), 0.0)
+    inbox = requests.open()
+    inbox.want(PictureRequest(camera_at(1), 1), 0.0)
     request = requests.next_request(0, 0.0)
     assert requests.take(answer_frame(request, trouble="ValueError: no"))
-    assert place.trouble == "ValueError: no"
+    assert inbox.fault_text == "ValueError: no"
     assert requests.next_request(0, 0.5) is None
     request = requests.next_request(0, 1.5)
     assert requests.take(answer_frame(request))
-    assert not place.trouble
+    assert not inbox.fault_text
 
 
 # -- exact pictures --------------------------------------------------------------------
@@ -349,19 +349,19 @@ def test_user_moves_around_a_scene_and_keeps_pictures_of_it(
     assert (viewer.picture() != first).any()
     assert "drawn by shapes:draw" in view.info().details
     # The last good picture stays behind what is written about trouble.
-    trainer.trouble = "Traceback:\nValueError: no picture"
+    trainer.fault_text = "Traceback:\nValueError: no picture"
     drag(viewer, 40)
 
-    def has_trouble() -> bool:
-        return bool(view.trouble)
+    def has_fault() -> bool:
+        return bool(view.fault_text)
 
-    viewer.until(has_trouble)
-    shown = viewer.picture()
-    trainer.trouble = ""
+    viewer.until(has_fault)
+    picture_with_fault = viewer.picture()
+    trainer.fault_text = ""
     drag(viewer, 1)
     viewer.until(partial(is_exact, viewer))
-    assert not view.trouble
-    assert (viewer.picture() != shown).any()
+    assert not view.fault_text
+    assert (viewer.picture() != picture_with_fault).any()
     # A picture to keep is as large as the screen, and of a request of its own.
     viewer.user.layout.active.keep_picture()
 
@@ -390,11 +390,11 @@ def test_pane_beside_gaussians_moves_with_them(
     viewer.user.show_beside(keys["scene"])
 
     def other_view() -> RenderedView | None:
-        shown = viewer.user.layout.all[1].view
-        if not isinstance(shown, ShownView) or shown.empty:
+        pane_view = viewer.user.layout.all[1].view
+        if not isinstance(pane_view, ShownView) or pane_view.empty:
             return None
-        assert isinstance(shown.view, RenderedView)
-        return shown.view
+        assert isinstance(pane_view.view, RenderedView)
+        return pane_view.view
 
     def has_picture() -> bool:
         view = other_view()
@@ -405,8 +405,8 @@ def test_pane_beside_gaussians_moves_with_them(
     assert drawn is not None
     for dx in (40, -70):
         drag(viewer, dx)
-        place = gaussians.state.place.orbit
-        assert drawn.state.place.orbit == place
+        orbit = gaussians.state.place.orbit
+        assert drawn.state.place.orbit == orbit
 
 
 def test_shot_is_of_exactly_its_camera(
@@ -418,6 +418,6 @@ def test_shot_is_of_exactly_its_camera(
     assert main(args) == 0
     expected = paint(camera, trainer.points)["color"]
     np.testing.assert_array_equal(np.asarray(Image.open(out))[..., :3], expected)
-    trainer.trouble = "ValueError: no picture"
+    trainer.fault_text = "ValueError: no picture"
     assert main(args) == 2
     assert "cannot be drawn: ValueError: no picture" in capsys.readouterr().err

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from support.wait import PATIENCE_S, wait_until
 
-from splatview_viewer.kinds.snapshot.answers import Answers
+from splatview_viewer.kinds.snapshot.answers import SnapshotAnswers
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.snapshot.model import MemorySnapshot
 
 
 def test_changes_count_the_answers_that_are_there() -> None:
     """Check that the count never lags: a picture without one would seem complete."""
-    answers = Answers(lambda: None)
+    answers = SnapshotAnswers(lambda: None)
     for count in range(1, 50):
         key = ("total", count)
         assert answers.request(key, lambda: 7) is None

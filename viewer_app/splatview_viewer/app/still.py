@@ -277,7 +277,7 @@ class Still:
             self.read_links()
             if not view.view.awaits_picture(rect):
                 return True
-            if view.view.trouble:
+            if view.view.fault_text:
                 return False
             return None
 
@@ -289,7 +289,7 @@ class Still:
             )
         if not outcome:
             raise ViewerError(
-                f"{self._command}: the picture cannot be drawn: {view.view.trouble}"
+                f"{self._command}: the picture cannot be drawn: {view.view.fault_text}"
             )
 
     def _draw_plot(self, view: ShownView, rect: Rect) -> None:

@@ -403,8 +403,8 @@ class PairView(View[PairSource, PairState]):
         return any(awaited)
 
     @property
-    def trouble(self) -> str:
-        troubles = filter(None, (view.view.trouble for view in self.views))
+    def fault_text(self) -> str:
+        troubles = filter(None, (view.view.fault_text for view in self.views))
         return next(troubles, "")
 
     def dropped(self, file: Path) -> bool:

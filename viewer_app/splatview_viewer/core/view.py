@@ -311,7 +311,7 @@ class View(Generic[Data, State]):
         return False
 
     @property
-    def trouble(self) -> str:
+    def fault_text(self) -> str:
         """Why its picture cannot be drawn now, for users; "" where it can."""
         return ""
 

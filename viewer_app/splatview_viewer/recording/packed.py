@@ -36,7 +36,7 @@ from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats import check_memory, scene_bytes
-from splatview_viewer.scene.scene import FIELDS, GaussianScene, HostCopy, as_floats
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, SceneCopy, as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -307,14 +307,14 @@ def pack(
     with torch.cuda.stream(stream):
         if scene.on_gpu:
             # CUDA loads kernels at their first use, which the measured time leaves out.
-            HostCopy(scene, lambda: pack_rows(scene[:1]))
+            SceneCopy(scene, lambda: pack_rows(scene[:1]))
         chunk = _CHUNK_GPU if scene.on_gpu else _CHUNK
         for first in range(0, len(scene), chunk):
             events: list[torch.cuda.Event] = []
             if scene.on_gpu:
                 events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             rows = scene[first : first + chunk]
-            copy = HostCopy(scene, functools.partial(_pack_between, rows, events))
+            copy = SceneCopy(scene, functools.partial(_pack_between, rows, events))
             for array, values in zip(arrays, copy.arrays(), strict=True):
                 array[first : first + len(values)] = values
             if events:

@@ -25,7 +25,7 @@ from splatview_viewer.scene.scene import (
     FIELDS,
     SH_C0,
     GaussianScene,
-    HostCopy,
+    SceneCopy,
     as_floats,
 )
 
@@ -75,7 +75,7 @@ def pick_later(
     """Begin to pick in the pixel that holds (x, y) of a picture.
 
     The returned function does what takes long, in the thread that calls it, and returns
-    the result, or None where nothing is. The scene is read as `HostCopy` says.
+    the result, or None where nothing is. The scene is read as `SceneCopy` says.
 
     Args:
         scene: activated, as `Renderer.scene()` gives it.
@@ -87,7 +87,7 @@ def pick_later(
         rules: of the renderer that drew it.
     """
     pixel = math.floor(x) + 0.5, math.floor(y) + 0.5
-    copy = HostCopy(
+    copy = SceneCopy(
         scene, lambda: _nearest_layers(scene, camera, pixel, options, rules)
     )
 
@@ -398,7 +398,7 @@ def values_later(
 ) -> Callable[[], GaussianValues]:
     """Read the numbers of a scene's Gaussian; the returned function waits for them.
 
-    It may be called in any thread. The scene is read as `HostCopy` says.
+    It may be called in any thread. The scene is read as `SceneCopy` says.
 
     Args:
         scene: activated.
@@ -409,7 +409,7 @@ def values_later(
     def row() -> list[torch.Tensor]:
         return [as_floats(getattr(scene, name)[index]).clone() for name in FIELDS]
 
-    copy = HostCopy(scene, row)
+    copy = SceneCopy(scene, row)
 
     def read() -> GaussianValues:
         mean, quat, scale, opacity, sh0, shN = copy.arrays()

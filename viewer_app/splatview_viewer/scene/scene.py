@@ -172,7 +172,7 @@ class GaussianScene:
             ready(torch.cuda.current_stream(self.gpu).cuda_stream)
 
 
-class HostCopy:
+class SceneCopy:
     """Copies values that are computed of a scene to arrays in host memory.
 
     A scene on a GPU is read at once, on torch's current stream, without waiting: it may be

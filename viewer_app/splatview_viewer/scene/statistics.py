@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene.scene import SceneCopy
 from splatview_viewer.scene.selecting import HIDDEN, flags, largest_scale, sh_energy
 
 if TYPE_CHECKING:
@@ -102,10 +102,10 @@ class Statistics:
 def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Statistics]:
     """Count an activated scene's Gaussians; the returned function waits for the result.
 
-    It may be called in any thread. The scene is read as `HostCopy` says.
+    It may be called in any thread. The scene is read as `SceneCopy` says.
     """
     selection = selection.unmarked
-    copy = HostCopy(scene, lambda: [_count_all(scene, selection)])
+    copy = SceneCopy(scene, lambda: [_count_all(scene, selection)])
 
     def read() -> Statistics:
         row = copy.arrays()[0]

@@ -54,9 +54,9 @@ class Camerawork:
         self._ctx = ctx
 
     @property
-    def trouble(self) -> str:
+    def fault_text(self) -> str:
         """Why the scene cannot be drawn now; "" where it can."""
-        return self._view.trouble
+        return self._view.fault_text
 
     def picture(
         self, film: Film, seconds: float, transparent: bool = False
@@ -205,12 +205,12 @@ class Filming:
 
     def _await_picture(self) -> None:
         """Give up where another program cannot draw the next picture, or does not."""
-        trouble = self._camerawork.trouble
+        fault_text = self._camerawork.fault_text
         now = time.perf_counter()
         if self._awaited_since is None:
             self._awaited_since = now
-        if trouble:
-            self._give_up(f"the picture cannot be drawn: {trouble}")
+        if fault_text:
+            self._give_up(f"the picture cannot be drawn: {fault_text}")
         elif now - self._awaited_since > PICTURE_S:
             self._give_up(f"no picture came within {PICTURE_S:g} s")
 

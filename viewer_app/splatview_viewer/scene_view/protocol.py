@@ -142,7 +142,7 @@ class SceneView(Protocol):
         ...
 
     @property
-    def trouble(self) -> str:
+    def fault_text(self) -> str:
         """Why its picture cannot be drawn now; "" where it can."""
         ...
 

@@ -46,7 +46,7 @@ def awaits_picture(user: User, view: ShownView) -> bool:
     """Return whether a picture to be kept is on its way from the program that draws it."""
     rect = Rect(0, 0, *user.screen.state.size)
     with view.view.host.drawing_exactly("picture"):
-        return view.view.awaits_picture(rect) and not view.view.trouble
+        return view.view.awaits_picture(rect) and not view.view.fault_text
 
 
 def _opaque_picture(user: User, view: ShownView, *, is_bare: bool) -> np.ndarray:

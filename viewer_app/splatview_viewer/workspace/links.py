@@ -156,17 +156,17 @@ class Feed(Generic[FedT]):
         """
         if not self.link.in_order:
             return self._take(self.stream.read(self.last_version), now)
-        has_news = False
+        has_change = False
         frame = self.stream.read_next(self.last_version)
         while frame is not None:
             version = frame.version
-            has_news |= self._take(frame, now)
+            has_change |= self._take(frame, now)
             # What was overwritten meanwhile is not read again.
             self.last_version = max(self.last_version, version)
             frame = self.stream.read_next(self.last_version)
         if self.last_version < self.stream.version:
             self._note_miss(now)
-        return has_news
+        return has_change
 
     def _take(self, frame: StreamFrame | None, now: float) -> bool:
         """Have the content take a frame; return whether it did."""
@@ -366,7 +366,7 @@ class Links:
     def _update_feeds(self) -> None:
         """Read the streams over the visible entries, and over those at work."""
         subscriber = self._catalogue.subscriber
-        slots = [*self.watched, *self._at_work()]
+        slots = [*self.watched, *self._working_slots()]
         state = subscriber.changes, slots
         if state == self._fed_state:
             return
@@ -386,13 +386,13 @@ class Links:
             for key, linked in linked_streams.items()
         }
 
-    def _at_work(self) -> list[Slot]:
+    def _working_slots(self) -> list[Slot]:
         """Return the entries out of sight whose views work on, such as on a film."""
         return [
             slot
             for slot in self._catalogue.slots.values()
             if slot not in self.watched
-            and any(shown.view.jobs() for shown in slot.views.values())
+            and any(slot_view.view.jobs() for slot_view in slot.views.values())
         ]
 
     def read(self, now: float) -> bool:
@@ -400,16 +400,16 @@ class Links:
 
         Returns whether there is news to draw, or some to come soon.
         """
-        has_news = False
+        has_change = False
         for feed in self._feeds.values():
-            has_news |= feed.tend(now)
+            has_change |= feed.tend(now)
             if self._is_ready(feed, now):
                 with self._catalogue.guard(feed.slot):
-                    has_news |= feed.take(now)
+                    has_change |= feed.take(now)
                 if feed.link.in_order:
                     # An answer makes room for the next request.
                     feed.tend(now)
-        return has_news
+        return has_change
 
     def has_new_frame(self, now: float) -> bool:
         """Return whether `read` would read a frame."""

@@ -12,7 +12,7 @@ from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.render.base import ALPHA_MIN
 from splatview_viewer.scene import HIDDEN, flags
-from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene.scene import SceneCopy
 from splatview_viewer.scene.selecting import array_of
 from splatview_viewer.ui import theme
 
@@ -229,7 +229,7 @@ def places_later(
     """Begin to read the centres of chosen Gaussians that are drawn.
 
     The returned function waits for the result, (M, 3) float64, in the order of `thinned`.
-    The scene is read as `HostCopy` says.
+    The scene is read as `SceneCopy` says.
 
     Args:
         scene: activated.
@@ -249,7 +249,7 @@ def places_later(
         is_drawn = (flags(chosen, selection) & HIDDEN) == 0
         return [chosen.means, is_drawn & (chosen.opacities >= ALPHA_MIN)]
 
-    copy = HostCopy(scene, compute)
+    copy = SceneCopy(scene, compute)
 
     def read() -> np.ndarray:
         means, is_drawn = copy.arrays()

@@ -1,4 +1,4 @@
-"""What the user has selected, for a script that reads it (`splatview.selection`)."""
+"""Sends what the user has selected to a script that reads it (`splatview.selection`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.scene import HIDDEN, flags
-from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene.scene import SceneCopy
 from splatview_viewer.scene.selecting import mask_of
 from splatview_viewer.scene_view.tool import Tool
 
@@ -26,7 +26,7 @@ _REST_S = 0.2
 
 
 class _Choice(NamedTuple):
-    """What is selected of a scene."""
+    """The selection of a scene that a user has made."""
 
     selection: Selection
     """Filter, crop and hiding, which count where no Gaussian is chosen."""
@@ -40,7 +40,7 @@ class _Choice(NamedTuple):
 _NOTHING = _Choice(EVERYTHING, None)
 
 
-class ScriptSelection(Tool["GaussianView"]):
+class SendSelection(Tool["GaussianView"]):
     """Sends the view's selection to the script, once it rests, if the script reads it."""
 
     name: ClassVar[str] = "script selection"
@@ -147,11 +147,11 @@ def _reading(
         def compute() -> list[Any]:
             return [(flags(scene, selection) & HIDDEN) == 0]
 
-        copy = HostCopy(scene, compute)
+        copy = SceneCopy(scene, compute)
 
         def finish() -> Mask:
-            kept: np.ndarray = copy.arrays()[0]
-            return mask_of(kept)
+            is_kept: np.ndarray = copy.arrays()[0]
+            return mask_of(is_kept)
 
         return finish
 

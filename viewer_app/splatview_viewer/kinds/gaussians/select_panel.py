@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.gaussians.look import LookTool
-from splatview_viewer.kinds.gaussians.script_selection import ScriptSelection
+from splatview_viewer.kinds.gaussians.script_selection import SendSelection
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.lines import push_clip_rect
 from splatview_viewer.scene_view.tool import ORBIT
@@ -123,7 +123,7 @@ def draw_panel(tool: Select) -> bool:
         tool.invert()
     elif pressed == 1:
         tool.choose_none()
-    script = tools.of(ScriptSelection)
+    script = tools.of(SendSelection)
     if script.is_read:
         script.is_shared = ui.check(
             "Script",

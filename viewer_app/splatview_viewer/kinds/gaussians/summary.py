@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene.scene import SceneCopy
 from splatview_viewer.scene_view.sample import SceneSample
 
 if TYPE_CHECKING:
@@ -82,6 +82,6 @@ def sample_scene(
         ready: as for `GaussianScene.to_host`.
     """
     scene.wait(ready)
-    arrays = HostCopy(scene, lambda: scene.sample(_SAMPLE_SIZE)).arrays()
+    arrays = SceneCopy(scene, lambda: scene.sample(_SAMPLE_SIZE)).arrays()
     means, opacities = map(np.copy, arrays)
     return SceneSample(means, opacities)

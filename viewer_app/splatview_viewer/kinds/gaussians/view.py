@@ -29,14 +29,14 @@ from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.picture import ViewportPicture
 from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
-from splatview_viewer.kinds.gaussians.script_selection import ScriptSelection
+from splatview_viewer.kinds.gaussians.script_selection import SendSelection
 from splatview_viewer.kinds.gaussians.select import Select
 from splatview_viewer.kinds.gaussians.state import SHOWS, GaussianState, paint_of
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.choose import renderer_note
 from splatview_viewer.render.picking import pick_later
 from splatview_viewer.scene import HIDDEN, flags
-from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene.scene import SceneCopy
 from splatview_viewer.scene_view.camera_rig import CameraRig
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
@@ -78,7 +78,7 @@ TOOLS: tuple[type[Tool[Any]], ...] = (
     Crop,
     Inspect,
     Filter,
-    ScriptSelection,
+    SendSelection,
     HistoryTool,
 )
 """The tools beside `PathTool` and `Navigate`, in the order in which events are offered
@@ -391,7 +391,7 @@ class GaussianView(View[SceneCache, GaussianState]):
             return [scene.means, scene.opacities, flags(scene, selection)]
 
         # The coefficients of a large scene are more than half of it, and stay there.
-        means, opacities, bits = HostCopy(scene, compute).arrays()
+        means, opacities, bits = SceneCopy(scene, compute).arrays()
         return means[(bits & HIDDEN == 0) & (opacities >= ALPHA_MIN)]
 
     # -- the loop ------------------------------------------------------------------

@@ -49,7 +49,7 @@ class RenderedContent:
         """The step of the training."""
         self.now = 0.0
         """Time of the loop."""
-        self.trouble = ""
+        self.fault_text = ""
         """Why no picture of it can be drawn, in lines; "" where one can."""
 
     def take(self, value: Value) -> bool:
@@ -66,7 +66,7 @@ class RenderedContent:
         self.sample = SceneSample(points, np.ones(len(points), np.float32))
         self.summary = RenderedSummary(len(points))
         self.function = str(frame.meta.get("function", ""))
-        self.trouble = str(frame.meta.get("trouble", ""))
+        self.fault_text = str(frame.meta.get("trouble", ""))
         step = frame.meta.get("step")
         self.step = step if type(step) is int else None
         self.loads += 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.rendered.requests import FunctionPicture
     from splatview_viewer.scene_view.sample import SceneSample
 
-_REACH = 0.05
+_REACH_SHARE = 0.05
 """Distance from the pixel within which a point of the sample counts, as a share of the
 picture's height."""
 
@@ -48,7 +48,7 @@ def pick(
     # What is behind the camera is nowhere.
     distances = np.nan_to_num(distances, nan=np.inf)
     nearest = int(distances.argmin())
-    if distances[nearest] > _REACH * camera.height:
+    if distances[nearest] > _REACH_SHARE * camera.height:
         return None
     return ScenePoint(np.asarray(sample.means[nearest], np.float64))
 

@@ -78,7 +78,7 @@ class PictureInbox:
         self.picture: FunctionPicture | None = None
         self.has_change = False
         """Something came since the view looked last."""
-        self.trouble = ""
+        self.fault_text = ""
         """Why the function did not draw what was wanted last, in lines."""
         self._failed: PictureRequest | None = None
         """What the function could not draw."""
@@ -105,17 +105,17 @@ class PictureInbox:
         has_failed = self._failed is not None and self._failed == self.request
         return self.is_waiting and not (has_failed and now < self._retry_at)
 
-    def fail(self, request: PictureRequest, trouble: str, now: float) -> None:
+    def fail(self, request: PictureRequest, fault_text: str, now: float) -> None:
         """Take note that the function could not draw; it is asked again later."""
         self._failed = request
-        self.trouble = trouble
+        self.fault_text = fault_text
         self._retry_at = now + _PATIENCE_S
         self.has_change = True
 
     def put(self, picture: FunctionPicture) -> None:
         """Show a picture from now on."""
         self.picture = picture
-        self.trouble = ""
+        self.fault_text = ""
         self._failed = None
         self.has_change = True
 
@@ -138,7 +138,7 @@ class PictureRequests:
         """The views that want pictures; the one that was served last is at the end."""
         self._requests: dict[int, _SentRequest] = {}
         """Requests without an answer, by their numbers; the last one is under way."""
-        self._number = 0
+        self._last_number = 0
         self._answered = 0
         """The highest number that has an answer."""
         self._now = 0.0
@@ -146,7 +146,7 @@ class PictureRequests:
     @property
     def expects_answer(self) -> bool:
         """True while a request is under way, but not where it is one of many in vain."""
-        tries = self._number - self._answered
+        tries = self._last_number - self._answered
         return 0 < tries <= _MAX_TRIES
 
     def open(self) -> PictureInbox:
@@ -168,22 +168,22 @@ class PictureRequests:
             now: time of the loop, in seconds.
         """
         self._now = now
-        under_way = self._requests.get(self._number)
-        if under_way is not None and now < under_way.sent_at + _PATIENCE_S:
+        sent_last = self._requests.get(self._last_number)
+        if sent_last is not None and now < sent_last.sent_at + _PATIENCE_S:
             return None
         inbox = next((inbox for inbox in self._inboxes if inbox.is_due(now)), None)
         if inbox is None or inbox.request is None:
             return None
         self._inboxes.remove(inbox)
         self._inboxes.append(inbox)
-        self._number += 1
-        self._requests[self._number] = _SentRequest(inbox, inbox.request, now)
+        self._last_number += 1
+        self._requests[self._last_number] = _SentRequest(inbox, inbox.request, now)
         if len(self._requests) > _MAX_UNANSWERED:
             del self._requests[next(iter(self._requests))]
         return Draw(
             index=index,
             viewer=self._token,
-            number=self._number,
+            number=self._last_number,
             camera=_drawn_camera(inbox.request.camera),
             is_draft=inbox.request.is_draft,
         )
@@ -196,8 +196,8 @@ class PictureRequests:
         meta = frame_of("picture", frame).meta
         if meta.get("viewer") != self._token:
             return frame.intact()
-        number = meta["request"]
-        sent = self._requests.get(number)
+        request_number = meta["request"]
+        sent = self._requests.get(request_number)
         if sent is None:
             return frame.intact()
         arrays: dict[str, np.ndarray] = {}
@@ -207,13 +207,13 @@ class PictureRequests:
             arrays[name] = tensor.array.copy()
         if not frame.intact():
             return False
-        self._answered = max(self._answered, number)
-        for earlier in [n for n in self._requests if n <= number]:
+        self._answered = max(self._answered, request_number)
+        for earlier in [n for n in self._requests if n <= request_number]:
             del self._requests[earlier]
         color = arrays.get("color")
         if color is None:
-            trouble = str(meta.get("trouble", ""))
-            sent.inbox.fail(sent.request, trouble, self._now)
+            fault_text = str(meta.get("trouble", ""))
+            sent.inbox.fail(sent.request, fault_text, self._now)
             return True
         alpha = arrays.get("alpha")
         if alpha is not None:

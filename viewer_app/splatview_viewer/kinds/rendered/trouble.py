@@ -20,7 +20,7 @@ _LINE_PITCH = 1.2
 _MIN_COLUMNS = 20
 
 
-def draw_trouble(function: str, trouble: str, rect: Rect, scale: float) -> None:
+def draw_trouble(function: str, fault_text: str, rect: Rect, scale: float) -> None:
     """Write the trouble of a function over its picture in `rect`, with imgui.
 
     Long lines are wrapped. Where there is no room for all, the last lines are written:
@@ -32,7 +32,7 @@ def draw_trouble(function: str, trouble: str, rect: Rect, scale: float) -> None:
     columns = max(columns, _MIN_COLUMNS)
     height = _LINE_PITCH * imgui.get_text_line_height()
     most_lines = max(int((rect.height - 4 * inset) / height) - 1, 1)
-    lines = wrapped_lines(trouble, columns)[-most_lines:]
+    lines = wrapped_lines(fault_text, columns)[-most_lines:]
     title = f"{function or 'The function'} cannot draw this"
     card(
         imgui.get_background_draw_list(),

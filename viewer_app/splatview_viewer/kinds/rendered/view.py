@@ -167,7 +167,7 @@ class RenderedView(View[RenderedContent, RenderedState]):
         camera = self.rig.camera_of_scene(rect)
         request = inbox.request
         if request is None or request.camera != camera:
-            inbox.trouble = ""
+            inbox.fault_text = ""
             inbox.want(PictureRequest(camera, self.data.loads), self.data.now)
             self.host.wake()
         if inbox.is_waiting:
@@ -177,11 +177,11 @@ class RenderedView(View[RenderedContent, RenderedState]):
         return False
 
     @property
-    def trouble(self) -> str:
+    def fault_text(self) -> str:
         inbox = self._exact_inbox if self.host.exact else self._inbox
-        if self.data.trouble or inbox is None:
-            return self.data.trouble
-        return inbox.trouble
+        if self.data.fault_text or inbox is None:
+            return self.data.fault_text
+        return inbox.fault_text
 
     # -- pictures ------------------------------------------------------------------
 
@@ -220,8 +220,8 @@ class RenderedView(View[RenderedContent, RenderedState]):
         inbox = self._exact_inbox
         picture = None if inbox is None else inbox.picture
         if picture is None or picture.camera != camera:
-            if self.trouble:
-                raise RendererError(f"the picture cannot be drawn: {self.trouble}")
+            if self.fault_text:
+                raise RendererError(f"the picture cannot be drawn: {self.fault_text}")
             raise RendererError(
                 "the function has not drawn the picture of this camera yet; try again"
             )
@@ -267,10 +267,10 @@ class RenderedView(View[RenderedContent, RenderedState]):
         data = self.data
         data.now = now
         needs_redraw = self._must_draw or self._inbox.has_change
-        needs_redraw |= self.trouble != self._drawn_trouble
+        needs_redraw |= self.fault_text != self._drawn_trouble
         self._must_draw = False
         self._inbox.has_change = False
-        self._drawn_trouble = self.trouble
+        self._drawn_trouble = self.fault_text
         needs_redraw |= self.tools.tick(now)
         if self._inbox.request is not None and self.state.place.framed:
             self._want_present(self.rig.rect)
@@ -309,13 +309,13 @@ class RenderedView(View[RenderedContent, RenderedState]):
             return False
         self.has_lines = False
         needs_redraw = self.tools.draw_over(rect, scale)
-        if self.trouble:
+        if self.fault_text:
             above_bars = self.tools.above_bars(rect)
-            draw_trouble(self.data.function, self.trouble, above_bars, scale)
+            draw_trouble(self.data.function, self.fault_text, above_bars, scale)
         return needs_redraw
 
     def writes_about_picture(self) -> bool:
-        return self.has_lines or bool(self.trouble)
+        return self.has_lines or bool(self.fault_text)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return self.tools.covered(rect)
@@ -382,7 +382,7 @@ class RenderedView(View[RenderedContent, RenderedState]):
     def _is_pending(self) -> bool:
         """True while there is nothing new to show until a picture comes."""
         inbox = self._inbox
-        if self.host.exact or inbox.picture is None or self.trouble:
+        if self.host.exact or inbox.picture is None or self.fault_text:
             return False
         is_late = self.data.now - inbox.waiting_since > _PENDING_S
         return inbox.is_waiting and not inbox.has_change and not is_late

@@ -42,7 +42,7 @@ class _Question(NamedTuple):
     """Set once a thread works on it."""
 
 
-class Answers:
+class SnapshotAnswers:
     """Answers to questions, which threads work out.
 
     Called by the thread of the viewer's loop alone.

@@ -9,7 +9,7 @@ from weakref import WeakSet
 import numpy as np
 
 from splatview_viewer.core.jobs import end_jobs_before
-from splatview_viewer.kinds.snapshot.answers import Answers
+from splatview_viewer.kinds.snapshot.answers import SnapshotAnswers
 from splatview_viewer.snapshot.analysis.colors import color_allocations
 from splatview_viewer.snapshot.analysis.search import Hits, search
 from splatview_viewer.snapshot.model import ACTIONS, busiest_device
@@ -46,7 +46,7 @@ def _find_ooms(trace: Trace) -> list[int]:
     return np.flatnonzero(is_oom).tolist()[:_MAX_OOMS]
 
 
-class Content(Answers):
+class Content(SnapshotAnswers):
     """A snapshot, and the answers about it.
 
     `device` is always an index into `MemorySnapshot.traces`. Called by the thread of the
