@@ -28,7 +28,7 @@ from splatview.rendering.trouble import text_of_fault
 from splatview.rendering.user_functions import UserFunctions
 from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview.rendering.worker_tensors import PublishedTensors
-from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.publisher.publisher import Publisher, RunRole
 from splatview_ipc.publisher.stream_channels import OverlaidStream
 from splatview_ipc.system import entry
 
@@ -98,7 +98,9 @@ class RenderWorkerProgram:
         """True once a picture was drawn: nothing compiles any more."""
         self._gpu_stream: torch.cuda.Stream | None = None
         self._tensors = PublishedTensors(settings.run, settings.scene)
-        self._publisher = Publisher(settings.run_name, parent_run=settings.run)
+        self._publisher = Publisher(
+            settings.run_name, role=RunRole(parent_run=settings.run)
+        )
         self._answers = PictureAnswers(
             self._publisher, OverlaidStream(settings.scene, settings.run)
         )

@@ -3,7 +3,7 @@
 They are typed JSON, one message a line of the program's standard input or output.
 
 The picture for `grab` comes back as a stream of the program's own hidden run
-(`Publisher(hidden=True)`): uint8 (H, W, 3 or 4), whose fourth channel has no meaning.
+(`RunRole(hidden=True)`): uint8 (H, W, 3 or 4), whose fourth channel has no meaning.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control import descriptors, limits, mail
 from splatview_ipc.control.run_folder import create_run
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+class RunRole(NamedTuple):
+    """The role of a run, by which viewers find it."""
+
+    hidden: bool = False
+    """True if only a viewer that knows the run's id finds it."""
+    parent_run: str = ""
+    """Id of the run for which this one works; "": for none."""
+
+
+PLAIN_RUN = RunRole()
+
+
 class Publisher:
     """A run: everything that this process publishes."""
 
@@ -30,8 +42,7 @@ class Publisher:
         name: str | None = None,
         on_fault: Callable[[BaseException], None] | None = None,
         *,
-        hidden: bool = False,
-        parent_run: str = "",
+        role: RunRole = PLAIN_RUN,
         threaded: bool = True,
         clock: Callable[[], float] = CLOCK,
         endpoint: Callable[[Path, str], str] = mail.endpoint,
@@ -41,8 +52,7 @@ class Publisher:
         Args:
             name: the run's name for users; the script's name by default.
             on_fault: called with every fault of the surroundings that happens later.
-            hidden: True if only a viewer that knows the run's id finds it.
-            parent_run: id of the run for which this one works; "": for none.
+            role: who finds the run.
             threaded: for tests; False: the caller turns `helper`.
             clock: for tests: returns seconds.
             endpoint: for tests: as `mail.endpoint`.
@@ -62,7 +72,7 @@ class Publisher:
         """Reentrant: a signal's handler may publish something new amid `stream`."""
         self._indices = itertools.count()
         run_name = name or _script_name()
-        self.folder = create_run(run_name, os.getpid(), time.time(), hidden, parent_run)
+        self.folder = create_run(run_name, os.getpid(), time.time(), *role)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()

@@ -13,7 +13,7 @@ class SelectionMask:
 
     def __init__(self, first_piece: SelectionBits) -> None:
         """Start without pieces; this one is to be added first."""
-        self.number = first_piece.number
+        self.mask_number = first_piece.number
         self.count = first_piece.count
         """Gaussians of the scene; 0: nothing is selected any more."""
         self.bits = bytearray()
@@ -25,7 +25,7 @@ class SelectionMask:
 
     def add(self, bits_piece: SelectionBits) -> bool:
         """Add the next piece; return whether it is that."""
-        expected = self.number, self.count, len(self.bits)
+        expected = self.mask_number, self.count, len(self.bits)
         if (bits_piece.number, bits_piece.count, bits_piece.offset) != expected:
             return False
         self.bits += bits_piece.bits

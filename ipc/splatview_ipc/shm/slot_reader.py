@@ -145,23 +145,23 @@ class SlotReader(SlotLayout):
 
     def holds(self, version: int) -> bool:
         """Return whether a version, or a newer one, was written; see `Reader.holds`."""
-        words = self._words
-        return any(words[first + VERSION] >= version for first in self.first_words)
+        slot_words = self._words
+        return any(slot_words[first + VERSION] >= version for first in self.first_words)
 
     def find_newest(self, after: int) -> tuple[int, int]:
         """Return the slot with the highest complete version, and its sequence number.
 
         Returns slot -1 if no version is over `after`.
         """
-        words = self._words
+        slot_words = self._words
         newest = (-1, 0)
         best_version = after
         for slot, first_word in enumerate(self.first_words):
-            seq = words[first_word + SEQ]
-            is_complete = seq % 2 == 0 and words[first_word + DONE] == seq
-            if is_complete and words[first_word + VERSION] > best_version:
+            seq = slot_words[first_word + SEQ]
+            is_complete = seq % 2 == 0 and slot_words[first_word + DONE] == seq
+            if is_complete and slot_words[first_word + VERSION] > best_version:
                 newest = (slot, seq)
-                best_version = words[first_word + VERSION]
+                best_version = slot_words[first_word + VERSION]
         return newest
 
     def stamp(self, slot: int) -> Stamp:
@@ -238,7 +238,7 @@ class SlotReader(SlotLayout):
 
 
 def _find_oldest(
-    words: memoryview, first_words: Sequence[int], after: int
+    slot_words: memoryview, first_words: Sequence[int], after: int
 ) -> tuple[int, int]:
     """Return the slot with the lowest complete version, and its sequence number.
 
@@ -247,9 +247,9 @@ def _find_oldest(
     oldest = (-1, 0)
     lowest_version = math.inf
     for slot, first_word in enumerate(first_words):
-        seq = words[first_word + SEQ]
-        is_complete = seq % 2 == 0 and words[first_word + DONE] == seq
-        version = words[first_word + VERSION]
+        seq = slot_words[first_word + SEQ]
+        is_complete = seq % 2 == 0 and slot_words[first_word + DONE] == seq
+        version = slot_words[first_word + VERSION]
         if is_complete and after < version < lowest_version:
             oldest = (slot, seq)
             lowest_version = version

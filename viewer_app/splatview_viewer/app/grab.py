@@ -31,7 +31,7 @@ from splatview_ipc.control.render_requests import (
     RenderRequest,
     RenderResult,
 )
-from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.publisher.publisher import Publisher, RunRole
 from splatview_ipc.system import entry
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.app.stills import Stills
@@ -96,7 +96,7 @@ class Grabber:
         self._stills = Stills("grab", "camera", gpu_uuid=gpu_uuid)
         self._screen = self._stills.screen
         self._publisher = Publisher(
-            "grab", lambda e: log.warning("grab: %s", e), hidden=True
+            "grab", lambda e: log.warning("grab: %s", e), role=RunRole(hidden=True)
         )
         self.run_id = self._publisher.run_id
         """The id of the hidden run."""
