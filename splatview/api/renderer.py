@@ -38,7 +38,7 @@ def renderer(
     """Make a scene that a function of this script draws, whenever a viewer looks.
 
     The function may use anything of the script. It is called by `splatview.draw`, in the
-    script's thread and on its current CUDA stream, with gradients off:
+    script's thread and on its current CUDA stream, with gradients off::
 
         @splatview.renderer("scene", points=means)
         def picture(camera):

@@ -70,7 +70,7 @@ _logged_parts: set[str] = set()
 def selection(name: str = "gaussians") -> torch.Tensor | None:
     """Return which Gaussians a viewer's user has selected, as a mask of the published ones.
 
-    A script prunes, freezes or counts by it what was marked by hand:
+    A script prunes, freezes or counts by it what was marked by hand::
 
         splatview.publish(gaussians)
         mask = splatview.selection()
