@@ -6,11 +6,9 @@ rest.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import (
@@ -18,7 +16,6 @@ from splatview_viewer.core.view import (
     WITHOUT_OPENGL,
     Info,
     Section,
-    View,
     Wants,
 )
 from splatview_viewer.kinds.gaussians.cache import SceneCache
@@ -37,18 +34,15 @@ from splatview_viewer.render.choose import renderer_note
 from splatview_viewer.render.picking import pick_later
 from splatview_viewer.scene import HIDDEN, flags
 from splatview_viewer.scene.scene import SceneCopy
-from splatview_viewer.scene_view.camera_rig import CameraRig
+from splatview_viewer.scene_view.base import SceneViewBase
 from splatview_viewer.scene_view.crop import Crop
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
-from splatview_viewer.scene_view.own_frame import has_own_frame, place_from
-from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import Tool, ToolSet
 from splatview_viewer.scene_view.tool_strip import ToolStrip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import moderngl
     import numpy as np
@@ -56,18 +50,14 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.command import Command
-    from splatview_viewer.core.events import Event
     from splatview_viewer.core.jobs import RunningJob
-    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.undoable import Undoable
-    from splatview_viewer.core.view import KeyHelp, Value, Visit
+    from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.kinds.gaussians.summary import GaussianSummary
     from splatview_viewer.recording.player import Player
     from splatview_viewer.render.picking import Hit
-    from splatview_viewer.scene_view.state import CameraPlace
 
 TOOLS: tuple[type[Tool[Any]], ...] = (
     ToolStrip,
@@ -87,7 +77,7 @@ _REST_S = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
 
-class GaussianView(View[SceneCache, GaussianState]):
+class GaussianView(SceneViewBase[SceneCache, GaussianState]):
     """One user's view of a scene: its camera, its picture, and its tools."""
 
     kind: ClassVar[str] = "gaussians"
@@ -98,11 +88,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         data.pictures.append(self.picture)
         self._drawn_loads = data.loads
         """The scene that was drawn last, or for which drawing was asked."""
-        self._must_draw = False
         self._is_updated = False
         """`draw` shows the picture as `draw_on_device` has left it."""
-        self.rig = CameraRig(self)
-        self.path = PathTool(self)
         tools = [tool(self) for tool in TOOLS]
         self.tools = ToolSet(self, [*tools, self.path, Navigate(self)])
 
@@ -115,47 +102,6 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def await_value(self) -> None:
         self.data.stepped.await_version()
-
-    def change(self, **fields: Any) -> None:
-        """Change fields of the state."""
-        self.state = replace(self.state, **fields)
-
-    def redraw(self) -> None:
-        """Draw the picture again: what lies over it has changed."""
-        self._must_draw = True
-        self.host.wake()
-
-    def undoable_state(self) -> GaussianState | None:
-        if self.state.place.framed:
-            return self.state
-        return None
-
-    def restore(self, state: GaussianState) -> None:
-        self.rig.motion.interrupt()
-        self.rig.motion.flying.let_go()
-        self.state = state
-        self.mark_moving()
-
-    def undoable_parts(self) -> Sequence[Undoable]:
-        return (self.path,)
-
-    def bare_copy(self) -> GaussianView:
-        """Return another view in the same state, without tools, for exact pictures."""
-        copy = type(self)(self.data, self.state)
-        copy.draw_exactly()
-        return copy
-
-    def draw_exactly(self) -> None:
-        """Draw exact pictures of the scene from now on, without tools."""
-        self.host = Host(exact="scene")
-        self.tools.close()
-        self.tools = ToolSet(self, [])
-
-    def trained_copy(self) -> GaussianView:
-        """Return another view that draws the scene as it was trained, without tools."""
-        copy = self.bare_copy()
-        copy.state = GaussianState(background=self.state.background)
-        return copy
 
     # -- motion --------------------------------------------------------------------
 
@@ -409,9 +355,6 @@ class GaussianView(View[SceneCache, GaussianState]):
         is_coarse = self.picture.scale < 1.0 and not self._is_pending
         return needs_redraw or (is_coarse and not self.is_moving)
 
-    def work(self) -> bool:
-        return self.path.film_maker.advance()
-
     def release(self, occasion: Literal["idle", "away", "closed", "last"]) -> None:
         if occasion == "idle":
             self.data.rest()
@@ -423,13 +366,6 @@ class GaussianView(View[SceneCache, GaussianState]):
             self.data.release(self.picture)
 
     # -- tools ---------------------------------------------------------------------
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        self.rig.rect = rect
-        return self.tools.handle(event, rect)
-
-    def dropped(self, file: Path) -> bool:
-        return self.path.storage.take_file(file)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         # A picture to keep has nothing on it that only helps to look.
@@ -462,12 +398,6 @@ class GaussianView(View[SceneCache, GaussianState]):
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
         return find_commands(self, text)
 
-    def visit(self) -> Visit | None:
-        return self.tools.visit()
-
-    def lanes(self) -> Sequence[Lane]:
-        return self.tools.lanes()
-
     def jobs(self) -> Sequence[RunningJob]:
         survey = self.tools.of(Frustums).survey
         own_jobs = [*self.path.film_maker.jobs(), *self.tools.of(Filter).jobs()]
@@ -476,22 +406,12 @@ class GaussianView(View[SceneCache, GaussianState]):
     def panel(self) -> Sequence[Section]:
         return self.tools.sections()
 
-    @property
-    def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
-        return self.tools.key_helps()
-
     # -- beside other scenes -------------------------------------------------------
-
-    def place_from(self, leader: Any) -> CameraPlace:
-        return place_from(self, leader)
 
     def state_from(self, leader: Any) -> GaussianState:
         if leader.data is self.data:
             return leader.state
         return leader.state.for_another_scene(self.state)
-
-    def has_own_frame(self, leader: Any) -> bool:
-        return has_own_frame(self, leader)
 
     @property
     def playback(self) -> Player | None:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
-from splatview_viewer.core.view import Info, Section, View, Wants
+from splatview_viewer.core.view import Info, Section, Wants
 from splatview_viewer.kinds.rendered.commands import commands_of, find_commands
 from splatview_viewer.kinds.rendered.content import RenderedContent
 from splatview_viewer.kinds.rendered.picking import pick
@@ -22,31 +21,24 @@ from splatview_viewer.kinds.rendered.requests import PictureRequest
 from splatview_viewer.kinds.rendered.state import RenderedState
 from splatview_viewer.kinds.rendered.trouble import draw_trouble
 from splatview_viewer.render.cameras.photos import PhotoTexture
-from splatview_viewer.scene_view.camera_rig import CameraRig
+from splatview_viewer.scene_view.base import SceneViewBase
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
-from splatview_viewer.scene_view.own_frame import has_own_frame, place_from
-from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import ToolSet
 from splatview_viewer.scene_view.tool_strip import ToolStrip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import moderngl
 
     from splatview_viewer.core.command import Command
-    from splatview_viewer.core.events import Event
     from splatview_viewer.core.jobs import RunningJob
-    from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.undoable import Undoable
-    from splatview_viewer.core.view import KeyHelp, Release, Value, Visit
+    from splatview_viewer.core.view import Release, Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.rendered.picking import ScenePoint
     from splatview_viewer.kinds.rendered.requests import FunctionPicture, PictureInbox
-    from splatview_viewer.scene_view.state import CameraPlace
 
 _REST_S = 0.2
 """Seconds without input after which a draft is replaced by a full picture."""
@@ -61,7 +53,7 @@ _PENDING_S = 1.0
 """Seconds for which nothing else is drawn either while a picture is awaited."""
 
 
-class RenderedView(View[RenderedContent, RenderedState]):
+class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
     """One user's view of a scene: its camera, its picture, and its tools."""
 
     kind: ClassVar[str] = "rendered"
@@ -76,56 +68,12 @@ class RenderedView(View[RenderedContent, RenderedState]):
         self._laid: FunctionPicture | None = None
         """The picture that was drawn last."""
         self._moved_at = -math.inf
-        self._must_draw = False
         self._drawn_trouble = ""
-        self.rig = CameraRig(self)
-        self.path = PathTool(self)
         tools = [ToolStrip(self), Frustums(self), self.path, Navigate(self)]
         self.tools = ToolSet(self, tools)
 
     def take(self, link: str, value: Value) -> bool:
         return self.data.take(value)
-
-    def change(self, **fields: Any) -> None:
-        """Change fields of the state."""
-        self.state = replace(self.state, **fields)
-
-    def redraw(self) -> None:
-        """Draw the picture again: what lies over it has changed."""
-        self._must_draw = True
-        self.host.wake()
-
-    def undoable_state(self) -> RenderedState | None:
-        if self.state.place.framed:
-            return self.state
-        return None
-
-    def restore(self, state: RenderedState) -> None:
-        self.rig.motion.interrupt()
-        self.rig.motion.flying.let_go()
-        self.state = state
-        self.mark_moving()
-
-    def undoable_parts(self) -> Sequence[Undoable]:
-        return (self.path,)
-
-    def bare_copy(self) -> RenderedView:
-        """Return another view in the same state, without tools, for exact pictures."""
-        copy = type(self)(self.data, self.state)
-        copy.draw_exactly()
-        return copy
-
-    def draw_exactly(self) -> None:
-        """Draw exact pictures of the scene from now on, without tools."""
-        self.host = Host(exact="scene")
-        self.tools.close()
-        self.tools = ToolSet(self, [])
-
-    def trained_copy(self) -> RenderedView:
-        """Return another view that draws the scene as it was trained, without tools."""
-        copy = self.bare_copy()
-        copy.state = RenderedState(background=self.state.background)
-        return copy
 
     # -- motion --------------------------------------------------------------------
 
@@ -276,9 +224,6 @@ class RenderedView(View[RenderedContent, RenderedState]):
             self._want_present(self.rig.rect)
         return needs_redraw
 
-    def work(self) -> bool:
-        return self.path.film_maker.advance()
-
     def release(self, occasion: Release) -> None:
         if occasion == "idle":
             return
@@ -295,13 +240,6 @@ class RenderedView(View[RenderedContent, RenderedState]):
                 self.data.requests.close(inbox)
 
     # -- tools ---------------------------------------------------------------------
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        self.rig.rect = rect
-        return self.tools.handle(event, rect)
-
-    def dropped(self, file: Path) -> bool:
-        return self.path.storage.take_file(file)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         # A picture to keep has nothing on it that only helps to look.
@@ -325,12 +263,6 @@ class RenderedView(View[RenderedContent, RenderedState]):
 
     def find_commands(self, text: str) -> Sequence[Command[Any]]:
         return find_commands(self, text)
-
-    def visit(self) -> Visit | None:
-        return self.tools.visit()
-
-    def lanes(self) -> Sequence[Lane]:
-        return self.tools.lanes()
 
     def jobs(self) -> Sequence[RunningJob]:
         survey = self.tools.of(Frustums).survey
@@ -360,17 +292,7 @@ class RenderedView(View[RenderedContent, RenderedState]):
         state = self.state
         self.state = RenderedState(place=state.place, training=state.training)
 
-    @property
-    def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
-        return self.tools.key_helps()
-
     # -- beside other scenes -------------------------------------------------------
-
-    def place_from(self, leader: Any) -> CameraPlace:
-        return place_from(self, leader)
-
-    def has_own_frame(self, leader: Any) -> bool:
-        return has_own_frame(self, leader)
 
     # -- the caller's questions ----------------------------------------------------
 
