@@ -234,9 +234,9 @@ class StreamTurns(StreamChannels):
         layout, (tensors, _) = value
         if count_inplace(tensors) != late_copy.inplace_counts:
             with self._lock, self._choice.behind_trainer(layout.device):
-                version = self._take_version_number(value)
                 for channel in self._channels.values():
                     if not channel.is_zero_copy and channel.written is value:
+                        version = self._take_version_number(value)
                         self._write_late(channel, value, version, now, confirmed=False)
         self._announce_version()
         return math.inf
