@@ -23,7 +23,7 @@ from splatview_ipc.control.dtypes import DTYPES, dtype_name
 from splatview_ipc.control.limits import MAX_DIMS, MAX_TENSOR_NAME, MAX_TENSORS
 from splatview_ipc.control.messages import TensorName
 from splatview_ipc.kinds.gaussians import FIELD_NAMES
-from splatview_ipc.kinds.rendered import MAX_POINTS
+from splatview_ipc.kinds.rendered import sample_stride
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -256,14 +256,13 @@ class RenderedLayout:
         if not tensors:
             return {}
         positions = tensors[0].detach().resolve_neg()
-        step = math.ceil(len(positions) / MAX_POINTS)
-        return {"points": positions[::step].to(torch.float32)}
+        stride = sample_stride(len(positions))
+        return {"points": positions[::stride].to(torch.float32)}
 
 
 def rendered_layout(positions: torch.Tensor | None) -> RenderedLayout:
     """Return the layout of scenes with positions of this form, or without any."""
     if positions is None:
         return RenderedLayout()
-    step = math.ceil(len(positions) / MAX_POINTS)
-    count = math.ceil(len(positions) / step)
+    count = math.ceil(len(positions) / sample_stride(len(positions)))
     return RenderedLayout((count, 3), device=str(positions.device))

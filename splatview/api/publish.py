@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from splatview.adapters.named_tensors import NamedTensorsLayout
     from splatview.api.render_worker import RenderedScene
     from splatview_ipc.publisher.channel import Published
+    from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
 
 _MAX_WARNED = 1000
@@ -251,12 +252,17 @@ def _describe(
             publisher.wake()
         stream.describe(layout, copy, bool(live))
         entry = KnownStream(stream, layout, options)
-        current.published[name] = entry
-        if current.publisher is not publisher:
-            # A signal's handler has ended the run meanwhile: the next call begins
-            # another.
-            del current.published[name]
+        _remember(entry, name, publisher)
     return entry, published
+
+
+def _remember(entry: KnownStream, name: str, publisher: Publisher) -> None:
+    """Have the next calls find a stream of a run. Under the session's lock."""
+    current = session()
+    current.published[name] = entry
+    if current.publisher is not publisher:
+        # A signal's handler has ended the run meanwhile: the next call begins another.
+        del current.published[name]
 
 
 def _describe_rendered(
@@ -291,11 +297,7 @@ def _describe_rendered(
         scene = rendered_scene(publisher, name, functions)
         scene.describe(layout, published[0], copy, bool(live))
         entry = KnownStream(scene, layout, options)
-        current.published[name] = entry
-        if current.publisher is not publisher:
-            # A signal's handler has ended the run meanwhile: the next call begins
-            # another.
-            del current.published[name]
+        _remember(entry, name, publisher)
     return entry, published
 
 

@@ -36,8 +36,8 @@ class SelectionReader:
         """Set by the helper thread."""
         self.tensor: torch.Tensor | None = None
         """What the script is given."""
-        self.made_of_bits: SelectionMask | None = None
-        self.made_for: ValueLayout | None = None
+        self.used_mask: SelectionMask | None = None
+        self.used_layout: ValueLayout | None = None
         """The mask and the layout that `tensor` belongs to."""
         publisher.on_request["SelectionMask", stream.name] = self.take
         stream.wants_selection = True
@@ -55,8 +55,8 @@ class SelectionReader:
         if mask is not None and layout is not None and mask.count == layout.shape[0]:
             tensor = _tensor_of(mask, layout.device)
         self.tensor = tensor
-        self.made_of_bits = mask
-        self.made_for = layout
+        self.used_mask = mask
+        self.used_layout = layout
         return tensor
 
 
@@ -97,27 +97,22 @@ def selection(name: str = "gaussians") -> torch.Tensor | None:
     Raises:
         TypeError, ValueError: no name, or one of a stream that shows no Gaussians.
     """
-    known_mask = _selections.get(name)
-    if known_mask is None or known_mask.publisher is not started_publisher():
+    reader = _selections.get(name)
+    if reader is None or reader.publisher is not started_publisher():
         return _first_selection(name)
-    if (
-        known_mask.made_of_bits is known_mask.newest
-        and known_mask.made_for is known_mask.stream.layout
-    ):
-        return known_mask.tensor
-    return _update(known_mask)
+    if reader.used_mask is reader.newest and reader.used_layout is reader.stream.layout:
+        return reader.tensor
+    return _update(reader)
 
 
 @public()
-def _update(known_mask: SelectionReader) -> torch.Tensor | None:
+def _update(reader: SelectionReader) -> torch.Tensor | None:
     """Return the mask that has changed."""
-    if capturing():
-        return (
-            known_mask.tensor
-            if known_mask.made_for is known_mask.stream.layout
-            else None
-        )
-    return known_mask.update()
+    if not capturing():
+        return reader.update()
+    if reader.used_layout is reader.stream.layout:
+        return reader.tensor
+    return None
 
 
 @public()
@@ -144,9 +139,9 @@ def _first_selection(name: str) -> torch.Tensor | None:
                 name,
             )
         return None
-    known_mask = SelectionReader(publisher, stream)
-    _selections[name] = known_mask
-    return known_mask.tensor
+    reader = SelectionReader(publisher, stream)
+    _selections[name] = reader
+    return reader.tensor
 
 
 def _tensor_of(mask: SelectionMask, device: str) -> torch.Tensor | None:
@@ -156,6 +151,6 @@ def _tensor_of(mask: SelectionMask, device: str) -> torch.Tensor | None:
     if not mask.count:
         return None
     packed = torch.frombuffer(mask.bits, dtype=torch.uint8).to(device)
-    cuda_places = torch.arange(7, -1, -1, dtype=torch.uint8, device=device)
-    bits = (packed[:, None] >> cuda_places) & 1
+    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=device)
+    bits = (packed[:, None] >> shifts) & 1
     return bits.flatten()[: mask.count].bool()

@@ -62,9 +62,9 @@ class RenderCamera:
             c2w = np.linalg.inv(viewmat)
         except np.linalg.LinAlgError:
             raise ValueError("the viewer's camera cannot be inverted") from None
-        matrix_rows = np.concatenate([viewmat.ravel(), c2w.ravel(), K.ravel()])
+        flat_matrices = np.concatenate([viewmat.ravel(), c2w.ravel(), K.ravel()])
         # One copy for all. It is so small that CUDA takes it into its queue at once.
-        tensor = torch.from_numpy(matrix_rows.astype(np.float32))
+        tensor = torch.from_numpy(flat_matrices.astype(np.float32))
         tensor = tensor.to(device, non_blocking=True)
         return cls(
             viewmat=tensor[:16].view(4, 4),

@@ -12,7 +12,7 @@ from splatview.adapters import NamedTensors
 from splatview.adapters.tensors import as_tensor
 from splatview.rendering.answers import POLL_S
 from splatview.rendering.host_copy import QueuedHostCopy
-from splatview_ipc.kinds.rendered import MAX_POINTS
+from splatview_ipc.kinds.rendered import sample_stride
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +55,7 @@ def sample_points(points: Any) -> torch.Tensor | None:
         )
     if not len(tensor):
         return None
-    stride = math.ceil(len(tensor) / MAX_POINTS)
-    return tensor[::stride].to(torch.float32, copy=True)
+    return tensor[:: sample_stride(len(tensor))].to(torch.float32, copy=True)
 
 
 class DrawnScene:

@@ -28,7 +28,7 @@ def text_of_fault(error: BaseException) -> str:
     calls = [
         call
         for call in traceback.extract_tb(error.__traceback__)
-        if not any(text_part in call.filename for text_part in _LEFT_OUT)
+        if not any(path_part in call.filename for path_part in _LEFT_OUT)
     ]
     lines = traceback.format_list(calls[-_MAX_CALLS:])
     lines += traceback.format_exception_only(type(error), error)

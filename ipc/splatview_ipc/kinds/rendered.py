@@ -14,6 +14,8 @@ Three streams belong together; the second and the third have the first one's nam
 
 from __future__ import annotations
 
+import math
+
 from splatview_ipc.kinds.rules import (
     Meta,
     MetaRules,
@@ -28,6 +30,11 @@ MAX_POINTS = 4096
 """Points of the sample."""
 _TENSORS: Rules = {"points": (("float32",), ("P", 3))}
 _META_RULES: MetaRules = {"function": (str, 0), "trouble": (str, 0)}
+
+
+def sample_stride(count: int) -> int:
+    """Return of how many points one is in the sample, for at most MAX_POINTS in all."""
+    return max(1, math.ceil(count / MAX_POINTS))
 
 
 def check(tensors: Tensors, meta: Meta) -> None:
