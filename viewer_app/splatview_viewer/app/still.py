@@ -17,7 +17,7 @@ from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.kinds.rendered.view import RenderedView
+from splatview_viewer.scene_view.base import SceneViewBase
 from splatview_viewer.scene_view.film import PICTURE_S
 from splatview_viewer.shell.kept_pictures import transparent_picture
 
@@ -127,7 +127,7 @@ class Still:
         """The view, where it shows an image."""
         self.scene: GaussianView | None = None
         """The view, where it shows Gaussians."""
-        self.camera_view: GaussianView | RenderedView | None = None
+        self.camera_view: SceneViewBase[Any, Any] | None = None
         """The view, where it shows a scene by a camera."""
         self.read_links: Callable[[], object] = _read_nothing
         """Reads the streams over the one that is drawn, of which every frame counts."""
@@ -203,7 +203,7 @@ class Still:
             self._image = view.view
         if isinstance(view.view, GaussianView):
             self.scene = view.view
-        if isinstance(view.view, GaussianView | RenderedView):
+        if isinstance(view.view, SceneViewBase):
             self.camera_view = view.view
             self.camera_view.draw_exactly()
         return view

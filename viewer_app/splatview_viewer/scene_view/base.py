@@ -13,35 +13,40 @@ from splatview_viewer.scene_view.path import PathTool
 from splatview_viewer.scene_view.tool import ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    import moderngl
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.settings import Color
     from splatview_viewer.core.undoable import Undoable
     from splatview_viewer.core.view import KeyHelp, Visit
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.scene_view.protocol import SceneData, TrainedState
     from splatview_viewer.scene_view.state import CameraPlace
 
-DataT = TypeVar("DataT")
-StateT = TypeVar("StateT")
+DataT = TypeVar("DataT", bound="SceneData")
+StateT = TypeVar("StateT", bound="TrainedState")
 
 
 class SceneViewBase(View[DataT, StateT]):
     """A view of a scene, as `scene_view.protocol.TrainedView` says.
 
-    To fill: `draw`, `take`, `is_moving`, `mark_moving`, `pick_later` and the view's
-    `tools`. The state is a dataclass with `place` and `background`.
+    To fill: `draw`, `take`, `background`, `is_moving`, `mark_moving`, `lay_picture`,
+    `pick_later` and the view's `tools`. The state is a dataclass with `place` and
+    `background`.
     """
 
     tools: ToolSet
 
     def __init__(self, data: DataT, state: StateT) -> None:
         super().__init__(data, state)
-        view: Any = self
         self._must_draw = False
-        self.rig = CameraRig(view)
-        self.path = PathTool(view)
+        self.rig = CameraRig(self)
+        self.path = PathTool(self)
 
     def change(self, **fields: Any) -> None:
         """Change fields of the state."""
@@ -54,6 +59,11 @@ class SceneViewBase(View[DataT, StateT]):
         self.host.wake()
 
     @property
+    def background(self) -> Color:
+        """RGB behind the scene."""
+        raise NotImplementedError
+
+    @property
     def is_moving(self) -> bool:
         """True if the camera was moved just now."""
         raise NotImplementedError
@@ -62,9 +72,18 @@ class SceneViewBase(View[DataT, StateT]):
         """Prefer a smooth picture to a sharp one for now."""
         raise NotImplementedError
 
+    def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw the picture that was drawn last once more, into another framebuffer."""
+        raise NotImplementedError
+
+    def pick_later(
+        self, camera: Camera, x: float, y: float
+    ) -> Callable[[], Any | None]:
+        """Start to find what lies under a pixel, as `SceneView.pick_later`."""
+        raise NotImplementedError
+
     def undoable_state(self) -> StateT | None:
-        state: Any = self.state
-        if state.place.framed:
+        if self.state.place.framed:
             return self.state
         return None
 
@@ -87,10 +106,9 @@ class SceneViewBase(View[DataT, StateT]):
 
     def draw_exactly(self) -> None:
         """Draw exact pictures of the scene from now on, without tools."""
-        view: Any = self
         self.host = Host(exact="scene")
         self.tools.close()
-        self.tools = ToolSet(view, [])
+        self.tools = ToolSet(self, [])
 
     def trained_copy(self) -> Self:
         """Return another view that draws the scene as it was trained, without tools."""
@@ -124,9 +142,7 @@ class SceneViewBase(View[DataT, StateT]):
     # -- beside other scenes -------------------------------------------------------
 
     def place_from(self, leader: Any) -> CameraPlace:
-        view: Any = self
-        return place_from(view, leader)
+        return place_from(self, leader)
 
     def has_own_frame(self, leader: Any) -> bool:
-        view: Any = self
-        return has_own_frame(view, leader)
+        return has_own_frame(self, leader)
