@@ -56,6 +56,11 @@ def install() -> None:
     os.close = functools.wraps(close_descriptor)(close)
 
 
+def forget(program: subprocess.Popen[Any]) -> None:
+    """Let a program last longer than the test that has started it."""
+    _started.pop(program, None)
+
+
 def _record_started(line: str, _: None, started: Any, *args: Any) -> None:
     _started[started] = line
 

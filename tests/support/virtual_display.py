@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support import leaks
+
 
 @contextmanager
 def virtual_display(width: int = 1600, height: int = 1000) -> Iterator[str]:
@@ -29,6 +31,8 @@ def virtual_display(width: int = 1600, height: int = 1000) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    # All tests of a session share it, whichever of them is the first.
+    leaks.forget(server)
     os.close(write)
     try:
         # Xvfb picks a free number and prints it.

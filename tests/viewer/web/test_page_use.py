@@ -146,7 +146,9 @@ class Stage:
         def has_cameras() -> bool:
             view: Any = self.user.view
             tools = getattr(getattr(view, "view", None), "tools", {})
-            return "frustums" in tools and tools["frustums"].cameras is not None
+            if "frustums" not in tools or tools["frustums"].cameras is None:
+                return False
+            return view.view.rig.camera() is not None
 
         self.wait_for(has_cameras)
 
@@ -371,9 +373,11 @@ def test_split_begins_as_what_was_shown(desktop: Stage) -> None:
         views = getattr(getattr(view, "view", view), "views", [])
         return [side for side in views if not side.empty]
 
-    desktop.wait_for(lambda: len(sides()) == 2)
-    for side in sides():
-        np.testing.assert_array_equal(side.view.rig.camera().viewmat, pose)
+    def are_posed() -> bool:
+        poses = [side.view.rig.camera().viewmat for side in sides()]
+        return len(poses) == 2 and all(np.array_equal(p, pose) for p in poses)
+
+    desktop.wait_for(are_posed)
     wait_for_no_popup(desktop)
     desktop.rest()
     desktop.press("Control+z")
