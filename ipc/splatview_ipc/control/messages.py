@@ -47,6 +47,7 @@ Kind = Literal[
     "rendered",
     "picture",
     "tensors",
+    "controls",
 ]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
@@ -361,6 +362,19 @@ class Draw(_Message, frozen=True):
     """The camera moves: another request follows soon."""
 
 
+class SetControl(_Message, frozen=True):
+    """A user has set a control, in this opened stream of kind controls.
+
+    The script checks the value against the control as it is declared then.
+    """
+
+    index: Index
+    control: Name
+    value: MetaValue = 0
+    clicks: Annotated[int, Meta(ge=0, le=1000)] = 0
+    """Clicks of a button since the last message, which are added; of others 0."""
+
+
 class SelectionBits(_Message, frozen=True):
     """A piece of a mask: the Gaussians that the user has selected in an opened stream.
 
@@ -402,6 +416,7 @@ ToTrainer = (
     | Snapshot
     | Photos
     | Draw
+    | SetControl
     | SelectionBits
     | Bye
 )

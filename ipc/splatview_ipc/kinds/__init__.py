@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from splatview_ipc.kinds import (
     cameras,
+    controls,
     gaussians,
     image,
     memory,
@@ -34,6 +35,7 @@ CHECKS = {
     "rendered": rendered.check,
     "picture": picture.check,
     "tensors": tensors.check,
+    "controls": controls.check,
 }
 
 

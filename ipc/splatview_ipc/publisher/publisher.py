@@ -63,7 +63,8 @@ class Publisher:
         self.streams: dict[str, Stream] = {}
         """By name. Replaced, never changed in place, since several threads read it."""
         self.on_request: dict[tuple[str, str], Callable[[Any], None]] = {}
-        """By message ("Open", "Snapshot", "Photos", "Draw", "SelectionMask") and stream.
+        """By message ("Open", "Snapshot", "Photos", "Draw", "SetControl",
+        "SelectionMask") and stream.
 
         Called with a viewer's request, from the helper thread.
         """

@@ -127,7 +127,12 @@ class Viewers:
                 return self._release(peer, message.index)
             case messages.VersionPace():
                 return self._note_pace(peer, message)
-            case messages.Snapshot() | messages.Photos() | messages.Draw():
+            case (
+                messages.Snapshot()
+                | messages.Photos()
+                | messages.Draw()
+                | messages.SetControl()
+            ):
                 return self._pass_on(peer, message)
             case messages.SelectionBits():
                 return self._take_mask(peer, message)
@@ -193,7 +198,10 @@ class Viewers:
     def _pass_on(
         self,
         peer: ViewerPeer,
-        message: messages.Snapshot | messages.Photos | messages.Draw,
+        message: messages.Snapshot
+        | messages.Photos
+        | messages.Draw
+        | messages.SetControl,
     ) -> bool:
         """Call the run's function for a request; return whether its stream is open."""
         if message.index not in peer.opened:

@@ -228,8 +228,21 @@ class RemoteStream:
         """
         self._request(draw)
 
+    def set_control(
+        self, control: str, value: messages.MetaValue = 0, clicks: int = 0
+    ) -> None:
+        """Set a control of the script (`messages.SetControl`).
+
+        For opened streams of kind controls.
+        """
+        self._request(messages.SetControl(self.info.index, control, value, clicks))
+
     def _request(
-        self, message: messages.Snapshot | messages.Photos | messages.Draw
+        self,
+        message: messages.Snapshot
+        | messages.Photos
+        | messages.Draw
+        | messages.SetControl,
     ) -> None:
         if self._is_open and self.run.alive:
             self.run.share(self)

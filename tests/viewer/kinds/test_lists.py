@@ -12,10 +12,10 @@ from splatview_viewer import kinds
 
 FILES_ONLY = {"snapshot", "ranks"}
 """Kinds that no process publishes: they are read from files."""
-WITHOUT_ADAPTER = {"picture"}
-"""Kinds of which `publish` takes no values: a function makes their frames."""
-UNSHOWN = {"tensors"}
-"""Kinds that no viewer opens."""
+WITHOUT_ADAPTER = {"picture", "controls"}
+"""Kinds of which `publish` takes no values."""
+UNSHOWN = {"tensors", "controls"}
+"""Kinds of which viewers have no view."""
 
 
 def folder_of(package_file: str | None) -> Path:
