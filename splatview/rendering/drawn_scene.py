@@ -135,13 +135,16 @@ class DrawnScene:
         self._publish(now)
         return math.inf
 
-    def follow_script(self, now: float, is_waiting: bool, may_refresh: bool) -> None:
+    def follow_script(self, now: float, is_waiting: bool, refresh_at: float) -> float:
         """Tell viewers of a scene that has changed, or of a script that does not draw.
+
+        Returns when to be called again.
 
         Args:
             now: the clock's seconds.
             is_waiting: a viewer waits for the script's next call of `splatview.draw`.
-            may_refresh: none waits, and the budget allows a picture.
+            refresh_at: when the budget allows the next picture; math.inf while a viewer
+                waits for one.
         """
         call_count = self._count_calls()
         if call_count != self._seen_call_count or not is_waiting:
@@ -155,11 +158,15 @@ class DrawnScene:
                 "pictures come when it does"
             )
             self._publish(now)
-            return
+            return now + REFRESH_S
         must_refresh = has_changed or bool(self._silence_text)
-        if may_refresh and must_refresh and now >= self._refreshed_at + REFRESH_S:
+        refresh_at = max(refresh_at, self._refreshed_at + REFRESH_S)
+        if must_refresh and now >= refresh_at:
             self._silence_text = ""
             self._publish(now)
+        if now < refresh_at:
+            return min(refresh_at, now + REFRESH_S)
+        return now + REFRESH_S
 
     def _publish(self, now: float) -> None:
         """Make the scene as it is now the newest version."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Iterator
@@ -114,6 +115,39 @@ def test_pictures_take_their_share_of_the_time(pair: Pair) -> None:
         pair.now += 0.25
         script.tick()
     assert picture_count == 10
+
+
+@pytest.mark.parametrize("is_moving", [False, True])
+def test_pictures_use_up_their_share_of_the_time(pair: Pair, is_moving: bool) -> None:
+    """Though steps, viewer and the worker's turns let each picture come late."""
+    script = Script(pair, budget=0.05)
+    script.ask_picture(1)
+    script.draw()
+    script.picture_s = 0.0068
+    scene = pair.publisher.streams["scene"]
+    pictures = pair.publisher.streams["scene/pictures"]
+    seen_versions = scene.version, pictures.version
+    picture_count = 0
+    script.tick()
+    ended_at = pair.now + 10
+    for millisecond in itertools.count():
+        pair.now += 0.001
+        if pair.now >= ended_at:
+            break
+        if pair.now >= script.due:
+            script.tick()
+        if millisecond % 30 == 0 and script.draw():
+            picture_count += 1
+            script.tick()
+        # A viewer looks every 7 ms, at the answer or at the scene.
+        versions = scene.version, pictures.version
+        if millisecond % 7 == 0 and versions[is_moving] != seen_versions[is_moving]:
+            seen_versions = versions
+            request_number = picture_count + 2
+            script.scene.take_request(Draw(0, "ab", request_number, CAMERA))
+            script.tick()
+    allowed_count = 10 * 0.05 / script.picture_s
+    assert 0.95 * allowed_count < picture_count <= allowed_count + 1
 
 
 def test_no_picture_is_begun_before_the_time_of_the_last_one_is_known(
