@@ -16,7 +16,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from splatview_ipc.control import limits
 from splatview_ipc.kinds.rules import (
     Meta,
     Rules,
@@ -27,6 +26,8 @@ from splatview_ipc.kinds.rules import (
 
 MAX_CONTROLS = 10_000
 MAX_BYTES = 4 << 20
+MAX_NAME = 200
+"""Characters of a name, as of a stream's."""
 MAX_TEXT = 1024
 """Characters of a folder, a choice or a text."""
 MAX_CHOICES = 1000
@@ -34,7 +35,7 @@ MAX_NUMBERS = 16
 """Numbers of a vector."""
 
 _TENSORS: Rules = {"controls": (("uint8",), ("bytes",))}
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=limits.MAX_NAME)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 _Numbers = Annotated[tuple[float, ...], msgspec.Meta(max_length=MAX_NUMBERS)]
 Value = bool | int | float | _Text | _Numbers

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def activate(scene: GaussianScene) -> tuple[GaussianScene, LeftOut]:
-    """Apply the activations of a scene on the CPU, and count what cannot be drawn.
+    """Apply the activations of a scene where it lies, and count what cannot be drawn.
 
-    The result is float32, `means` also float64. It may share memory with the scene:
-    upload or copy it before that changes.
+    The result is on the scene's device, float32 where the scene is, `means` also float64.
+    It may share memory with the scene: upload or copy it before that changes.
 
     Gaussians that cannot be drawn get opacity 0 and a centre of NaN: gsplat's arithmetic
     gives NaN for them, or they are too large for any picture. They are not finite after
@@ -76,7 +76,8 @@ def _finite_rows(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return (N,) bool: the rows that are finite in all tensors (N, ...)."""
     import torch
 
-    is_finite = torch.ones(len(tensors[0]), dtype=torch.bool)
+    rows = tensors[0]
+    is_finite = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
     for values in tensors:
         # The sum tells quickly that all are finite.
         if not values.sum().isfinite():

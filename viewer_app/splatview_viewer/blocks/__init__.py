@@ -1,0 +1,1 @@
+"""Scenes packed into blocks, as GPUs draw them from integer textures."""

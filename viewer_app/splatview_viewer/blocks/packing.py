@@ -1,0 +1,323 @@
+"""Packs scenes into blocks, where they lie: on the CPU or on a GPU.
+
+`splatview_viewer.blocks.layout` names the bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from splatview_viewer.blocks.layout import (
+    BLOCK,
+    EXACT,
+    EXPONENT_BIAS,
+    HEADER,
+    LOG_SCALE_MIN,
+    MANTISSA_MAX,
+    QUICK,
+    Part,
+    block_count,
+    harmonics_rows,
+)
+from splatview_viewer.render.activation import activate, center_and_size
+
+if TYPE_CHECKING:
+    import torch
+
+    from splatview_viewer.scene.scene import GaussianScene
+
+_CHUNK = 64
+"""Blocks that a CPU packs at a time, so that intermediate values stay in the cache."""
+_CHUNK_GPU = 4096
+_ORIGIN_SAMPLE = 10_000
+"""Gaussians by which the origin is placed."""
+_HALF_MAX = 65504.0
+
+
+@dataclass(frozen=True)
+class BlockedScene:
+    """A scene that is packed block by block."""
+
+    scene: GaussianScene
+    origin: tuple[float, float, float]
+    """In the middle of the scene, in world units: positions are relative to it."""
+
+    @classmethod
+    def of(cls, scene: GaussianScene) -> BlockedScene:
+        """Place the origin of a scene. Reads a sample of it, and waits for its GPU."""
+        means, _ = scene.sample(_ORIGIN_SAMPLE)
+        center, _ = center_and_size(means.cpu().numpy())
+        return cls(scene, tuple(center.tolist()))
+
+    @property
+    def block_count(self) -> int:
+        return block_count(len(self.scene))
+
+    @property
+    def coefficients(self) -> int:
+        """Coefficients of spherical harmonics beyond degree 0, for each Gaussian."""
+        return self.scene.shN.shape[1]
+
+    def pack(self, part: Part, first: int = 0, end: int | None = None) -> torch.Tensor:
+        """Pack a part of the blocks from `first` to before `end`.
+
+        Returns:
+            (blocks, bytes of the part) uint8, on the scene's device.
+        """
+        import torch
+
+        if end is None:
+            end = self.block_count
+        step = _CHUNK_GPU if self.scene.on_gpu else _CHUNK
+        pieces = []
+        with torch.no_grad():
+            for start in range(first, end, step):
+                pieces.append(self._pack(part, start, min(start + step, end)))
+            if pieces:
+                return torch.cat(pieces)
+        raise ValueError(
+            f"blocks {first} to {end}; of {self.block_count}, one at least"
+        )
+
+    def _pack(self, part: Part, first: int, end: int) -> torch.Tensor:
+        """Pack a part of a few blocks."""
+        import torch
+
+        rows = self.scene[first * BLOCK : end * BLOCK]
+        if part == "harmonics":
+            return _as_bytes(_harmonics(_in_blocks(_coefficients(rows), end - first)))
+        fields = _Fields.of(rows, self.origin, end - first)
+        if part == "quick":
+            header, words = _quick(fields)
+        else:
+            header, words = _exact(fields)
+        return torch.cat([_as_bytes(header), _as_bytes(words)], 1)
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """Activated Gaussians in blocks: (blocks, BLOCK, components) float32."""
+
+    means: torch.Tensor
+    quats: torch.Tensor
+    log_scales: torch.Tensor
+    opacities: torch.Tensor
+    sh0: torch.Tensor
+
+    @classmethod
+    def of(
+        cls, rows: GaussianScene, origin: tuple[float, float, float], blocks: int
+    ) -> _Fields:
+        """Activate Gaussians. Those that cannot be drawn get opacity 0."""
+        import torch
+
+        active, _ = activate(rows)
+        means = active.means
+        middle = torch.tensor(origin, dtype=means.dtype, device=means.device)
+        means = (means - middle).float()
+        # Beyond float32 nothing is seen.
+        is_near = means.isfinite().all(1)
+        opacities = torch.where(is_near, active.opacities.float(), 0.0)
+        return cls(
+            _in_blocks(torch.where(is_near[:, None], means, 0.0), blocks),
+            _in_blocks(active.quats.nan_to_num(0, 0, 0), blocks),
+            _in_blocks(_log_scales(active.scales.float()), blocks),
+            _in_blocks(opacities.reshape(-1, 1), blocks),
+            _in_blocks(active.sh0.float().nan_to_num(0, 0, 0), blocks),
+        )
+
+
+def _log_scales(scales: torch.Tensor) -> torch.Tensor:
+    """Return the logarithms of standard deviations, which are bounded from below."""
+    return scales.abs().log().nan_to_num(0.0).clamp(LOG_SCALE_MIN, None)
+
+
+def _in_blocks(rows: torch.Tensor, blocks: int) -> torch.Tensor:
+    """Return rows (N, ...) as (blocks, BLOCK, ...), filled up with 0."""
+    missing = blocks * BLOCK - len(rows)
+    if missing:
+        import torch
+
+        rows = torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
+    return rows.reshape(blocks, BLOCK, *rows.shape[1:])
+
+
+def _as_bytes(values: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of each block: (blocks, bytes) uint8."""
+    import torch
+
+    return values.contiguous().flatten(1).view(torch.uint8)
+
+
+# ---- quick
+
+
+def _quick(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return headers (blocks, HEADER) float32 and words (blocks, BLOCK, 4) int32."""
+    import torch
+
+    is_drawn = fields.opacities > 0
+    header = fields.means.new_zeros(len(fields.means), HEADER)
+    header[:, 3] = QUICK
+    x, y, z = _quantised(fields.means, is_drawn, 16, header[:, 0:8])
+    scale_x, scale_y, scale_z = _quantised(
+        fields.log_scales, is_drawn, 8, header[:, 8:16]
+    )
+    red, green, blue = _quantised(fields.sh0, is_drawn, 8, header[:, 16:24])
+    u, v, angle = _axis_angle(fields.quats)
+    opacity = _bits(fields.opacities[..., 0], 8)
+    words = [
+        x | y << 16,
+        z | scale_x << 16 | scale_y << 24,
+        scale_z | red << 8 | green << 16 | blue << 24,
+        u | v << 8 | angle << 16 | opacity << 24,
+    ]
+    return header, torch.stack(words, 2)
+
+
+def _quantised(
+    values: torch.Tensor, is_drawn: torch.Tensor, bits: int, ranges: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Return the bits of three components, each (blocks, BLOCK) int32.
+
+    Args:
+        values: (blocks, BLOCK, 3).
+        is_drawn: (blocks, BLOCK, 1); the others do not count in the ranges.
+        bits: of each number.
+        ranges: (blocks, 8), two texels of the headers, into which lows and spans are
+            written.
+    """
+    import torch
+
+    low = torch.where(is_drawn, values, math.inf).amin(1)
+    high = torch.where(is_drawn, values, -math.inf).amax(1)
+    # A block of which nothing is drawn.
+    low = torch.where(low.isfinite(), low, 0.0)
+    span = torch.where(high.isfinite(), high, 0.0) - low
+    ranges[:, 0:3] = low
+    ranges[:, 4:7] = span
+    divisor = torch.where(span > 0, span, 1.0)
+    shares = (values - low[:, None]) / divisor[:, None]
+    return _bits(shares, bits).unbind(2)
+
+
+def _bits(shares: torch.Tensor, bits: int) -> torch.Tensor:
+    """Return numbers from 0 to 1 as int32 of so many bits."""
+    import torch
+
+    most = (1 << bits) - 1
+    return (shares.clamp(0, 1) * most).round().to(torch.int32)
+
+
+def _axis_angle(quats: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the octahedral axis u, v and the angle of rotations, 8 bits each.
+
+    Cigolle et al., "A Survey of Efficient Representations for Independent Unit Vectors",
+    JCGT 2014.
+
+    Args:
+        quats: (blocks, BLOCK, 4), w, x, y, z of length 1.
+    """
+    import torch
+
+    quats = torch.where(quats[..., :1] < 0, -quats, quats)
+    sine = quats[..., 1:].norm(dim=2)
+    angle = 2 * torch.atan2(sine, quats[..., 0])
+    lengths = quats[..., 1:].abs().sum(2, keepdim=True)
+    flat = quats[..., 1:] / lengths.clamp(min=1e-20)
+    u, v, third = flat.unbind(2)
+    folded_u = (1 - v.abs()) * torch.where(u < 0, -1.0, 1.0)
+    folded_v = (1 - u.abs()) * torch.where(v < 0, -1.0, 1.0)
+    u, v = torch.where(third < 0, folded_u, u), torch.where(third < 0, folded_v, v)
+    return (
+        _bits(u * 0.5 + 0.5, 8),
+        _bits(v * 0.5 + 0.5, 8),
+        _bits(angle / math.pi, 8),
+    )
+
+
+# ---- exact
+
+
+def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return headers (blocks, HEADER) float32 and words (blocks, BLOCK, 8) int32."""
+    import torch
+
+    header = fields.means.new_zeros(len(fields.means), HEADER)
+    header[:, 3] = EXACT
+    x, y, z = fields.means.contiguous().view(torch.int32).unbind(2)
+    red, green, blue = _half_bits(fields.sh0).unbind(2)
+    scale_x, scale_y, scale_z = _half_bits(fields.log_scales).unbind(2)
+    opacity = _half_bits(fields.opacities)[..., 0]
+    words = [
+        x,
+        y,
+        z,
+        opacity | red << 16,
+        green | blue << 16,
+        scale_x | scale_y << 16,
+        scale_z,
+        _smallest_three(fields.quats),
+    ]
+    return header, torch.stack(words, 2)
+
+
+def _half_bits(values: torch.Tensor) -> torch.Tensor:
+    """Return the bits of values as float16, in the lower half of int32."""
+    import torch
+
+    halves = values.clamp(-_HALF_MAX, _HALF_MAX).half()
+    return halves.contiguous().view(torch.int16).to(torch.int32) & 0xFFFF
+
+
+def _smallest_three(quats: torch.Tensor) -> torch.Tensor:
+    """Return rotations (blocks, BLOCK, 4) as a word each, (blocks, BLOCK) int32."""
+    import torch
+
+    largest = quats.abs().argmax(2, keepdim=True)
+    quats = torch.where(quats.gather(2, largest) < 0, -quats, quats)
+    # The three others, in their order.
+    others = torch.arange(3, device=quats.device).expand(*quats.shape[:2], 3)
+    others = others + (others >= largest)
+    shares = quats.gather(2, others) * math.sqrt(0.5) + 0.5
+    first, second, third = _bits(shares, 10).unbind(2)
+    index = largest[..., 0].to(torch.int32)
+    return first | second << 10 | third << 20 | index << 30
+
+
+# ---- harmonics
+
+
+def _coefficients(rows: GaussianScene) -> torch.Tensor:
+    """Return the coefficients (N, 4 groups, 3) float32, filled up with 0."""
+    import torch
+
+    values = rows.shN.float().nan_to_num(0, 0, 0)
+    missing = harmonics_rows(values.shape[1]) * 4 - values.shape[1]
+    if missing:
+        padding = values.new_zeros(len(values), missing, 3)
+        values = torch.cat([values, padding], 1)
+    return values
+
+
+def _harmonics(values: torch.Tensor) -> torch.Tensor:
+    """Return words of coefficients, (blocks, groups, BLOCK, 4) int32.
+
+    Args:
+        values: (blocks, BLOCK, 4 groups, 3) float32.
+    """
+    import torch
+
+    # 2**exponent is over the largest of the three, which so takes 9 bits.
+    _, exponent = torch.frexp(values.abs().amax(3))
+    exponent = (exponent - 8 + EXPONENT_BIAS).clamp(0, 31)
+    unit = torch.ldexp(torch.ones_like(values[..., 0]), exponent - EXPONENT_BIAS)
+    mantissas = (values / unit[..., None]).round()
+    mantissas = mantissas.clamp(-MANTISSA_MAX, MANTISSA_MAX).to(torch.int32) & 0x1FF
+    red, green, blue = mantissas.unbind(3)
+    words = red | green << 9 | blue << 18 | exponent.to(torch.int32) << 27
+    blocks, block, coefficients = words.shape
+    groups = words.reshape(blocks, block, coefficients // 4, 4)
+    return groups.movedim(1, 2)

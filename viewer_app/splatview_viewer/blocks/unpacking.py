@@ -1,0 +1,122 @@
+"""Reads packed blocks back, one Gaussian like the other: what shaders do, in NumPy.
+
+`splatview_viewer.blocks.layout` names the bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_viewer.blocks.layout import (
+    BLOCK,
+    EXPONENT_BIAS,
+    HEADER,
+    QUICK,
+    harmonics_rows,
+)
+from splatview_viewer.scene.scene import GaussianScene
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def unpacked(
+    blocks: np.ndarray,
+    harmonics: np.ndarray | None,
+    count: int,
+    origin: Sequence[float],
+    coefficients: int = 0,
+) -> GaussianScene:
+    """Return the scene of packed blocks, activated, on the CPU.
+
+    Args:
+        blocks: (blocks, bytes) uint8: the parts quick or exact of all of its blocks.
+        harmonics: (blocks, bytes) uint8; None for none.
+        count: Gaussians.
+        origin: of the scene.
+        coefficients: beyond degree 0, for each Gaussian.
+    """
+    header = blocks[:, : HEADER * 4].copy().view("<f4")
+    words = blocks[:, HEADER * 4 :].copy().view("<u4")
+    words = words.reshape(len(blocks), BLOCK, -1)
+    if len(blocks) and header[0, 3] == QUICK:
+        fields = _quick_fields(header, words)
+    else:
+        fields = _exact_fields(words)
+    means, quats, log_scales, opacities, sh0 = (
+        field.reshape(len(blocks) * BLOCK, -1)[:count] for field in fields
+    )
+    rest = np.zeros((count, 0, 3), np.float32)
+    if harmonics is not None and coefficients:
+        rest = _harmonics_of(harmonics, coefficients)[:count]
+    return GaussianScene.of_arrays(
+        means=means.astype(np.float64) + np.asarray(origin),
+        quats=quats.astype(np.float32),
+        scales=np.exp(log_scales).astype(np.float32),
+        opacities=opacities[:, 0].astype(np.float32),
+        sh0=sh0.astype(np.float32),
+        shN=rest,
+        activated=True,
+        sh_degree=math.isqrt(coefficients + 1) - 1,
+    )
+
+
+def _quick_fields(header: np.ndarray, words: np.ndarray) -> list[np.ndarray]:
+    """Return means, quaternions, logs of scales, opacities and sh0 of quick blocks."""
+    texels = header.reshape(-1, 6, 1, 4)[..., :3].astype(np.float64)
+
+    def in_range(texel: int, bits: list[np.ndarray], most: int) -> np.ndarray:
+        shares = np.stack(bits, 2) / most
+        return texels[:, texel] + texels[:, texel + 1] * shares
+
+    w0, w1, w2, w3 = np.moveaxis(words, 2, 0)
+    means = in_range(0, [w0 & 0xFFFF, w0 >> 16, w1 & 0xFFFF], 0xFFFF)
+    log_scales = in_range(2, [w1 >> 16 & 0xFF, w1 >> 24, w2 & 0xFF], 0xFF)
+    sh0 = in_range(4, [w2 >> 8 & 0xFF, w2 >> 16 & 0xFF, w2 >> 24], 0xFF)
+    u, v = (w3 & 0xFF) / 127.5 - 1, (w3 >> 8 & 0xFF) / 127.5 - 1
+    half_angle = (w3 >> 16 & 0xFF) / 255 * math.pi / 2
+    third = 1 - np.abs(u) - np.abs(v)
+    folded = np.maximum(-third, 0)
+    axis = np.stack(
+        [u - np.copysign(folded, u), v - np.copysign(folded, v), third], axis=2
+    )
+    axis /= np.linalg.norm(axis, axis=2, keepdims=True)
+    sine = np.sin(half_angle)[..., None]
+    quats = np.concatenate([np.cos(half_angle)[..., None], axis * sine], axis=2)
+    return [means, quats, log_scales, (w3 >> 24)[..., None] / 255, sh0]
+
+
+def _exact_fields(words: np.ndarray) -> list[np.ndarray]:
+    """Return means, quaternions, logs of scales, opacities and sh0 of exact blocks."""
+    means = np.ascontiguousarray(words[..., :3]).view("<f4")
+    halves = np.ascontiguousarray(words[..., 3:7]).view("<f2").astype(np.float64)
+    opacities, sh0, log_scales = halves[..., :1], halves[..., 1:4], halves[..., 4:7]
+    packed = words[..., 7:]
+    parts = np.concatenate(
+        [packed & 0x3FF, packed >> 10 & 0x3FF, packed >> 20 & 0x3FF], 2
+    )
+    parts = (parts / 1023 - 0.5) * math.sqrt(2)
+    largest = packed >> 30
+    quats = np.empty((*words.shape[:2], 4))
+    places = np.arange(3) + (np.arange(3) >= largest)
+    np.put_along_axis(quats, places, parts, axis=2)
+    last = np.sqrt(np.maximum(1 - (parts**2).sum(2, keepdims=True), 0))
+    np.put_along_axis(quats, largest.astype(np.int64), last, axis=2)
+    return [means, quats, log_scales, opacities, sh0]
+
+
+def _harmonics_of(harmonics: np.ndarray, coefficients: int) -> np.ndarray:
+    """Return coefficients (blocks * BLOCK, coefficients, 3) float32."""
+    groups = harmonics_rows(coefficients)
+    words = np.ascontiguousarray(harmonics).view("<u4")
+    words = words.reshape(len(harmonics), groups, BLOCK, 4)
+    words = np.moveaxis(words, 2, 1).reshape(-1, groups * 4)[:, :coefficients]
+    # Two's complement of 9 bits: shifted up to bit 31, and down again with its sign.
+    colors = (
+        np.stack([words << 23, words << 14, words << 5], axis=2).view(np.int32) >> 23
+    )
+    exponents = (words >> 27).astype(np.int32) - EXPONENT_BIAS
+    return np.ldexp(colors.astype(np.float32), exponents[..., None]).astype(np.float32)
