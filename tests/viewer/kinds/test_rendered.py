@@ -23,6 +23,7 @@ from support.wait import wait_until
 
 import splatview
 from splatview_viewer.__main__ import main
+from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host
@@ -64,6 +65,12 @@ def drag(viewer: Viewer, dx: int) -> None:
     x = r.x + r.width // 2
     y = r.y + r.height // 2
     viewer.do(PointerPress(x, y), PointerMove(x + dx, y), PointerRelease(x + dx, y))
+
+
+def rect_pixels(viewer: Viewer) -> np.ndarray:
+    """Return the pixels of the active pane's picture."""
+    r = viewer.user.layout.active.rect
+    return viewer.picture()[r.y : r.y + r.height, r.x : r.x + r.width]
 
 
 def is_exact(viewer: Viewer) -> bool:
@@ -375,18 +382,84 @@ def test_user_moves_around_a_scene_and_keeps_pictures_of_it(
     assert trainer.requests[-1].camera.width == 640
 
 
-def test_pane_beside_gaussians_moves_with_them(
+@pytest.fixture
+def beside(
     trainer: DrawnScene, open_viewer: Callable[..., Viewer]
-) -> None:
+) -> tuple[Viewer, dict[str, str]]:
+    """Return a viewer that shows Gaussians around the same points, and keys by name."""
     splats = cloud(100)
     splats["means"] = torch.from_numpy(np.tile(trainer.points, (5, 1))[:100])
     splatview.publish(splats, "splats")
-    viewer = open_viewer((900, 480))
+    viewer = open_viewer((500, 320), panel=False)
     viewer.until_listed("splats", "scene")
     keys = {entry.name: entry.key for entry in viewer.state.entries}
     viewer.user.select(keys["splats"])
     gaussians = viewer.until_shows(GaussianView)
+    gaussians.rig.use_camera(camera_at(1.5))
+    gaussians.change(background=(0.2, 0.2, 0.4))
     viewer.do()
+    return viewer, keys
+
+
+def test_function_is_compared_with_gaussians_from_one_camera(
+    trainer: DrawnScene, beside: tuple[Viewer, dict[str, str]]
+) -> None:
+    viewer, keys = beside
+    viewer.user.mark()
+    viewer.do()
+    rect = viewer.user.layout.active.rect
+    alone = rect_pixels(viewer)
+    viewer.user.compare("pair", keys["scene"])
+
+    def drawn_view() -> RenderedView:
+        pair = viewer.shows(PairView)
+        assert pair is not None
+        assert isinstance(pair.views[1].view, RenderedView)
+        return pair.views[1].view
+
+    def has_picture() -> bool:
+        pair = viewer.shows(PairView)
+        if pair is None or len(pair.views) < 2:
+            return False
+        picture = drawn_view().picture
+        return picture is not None and picture.camera == drawn_view().rig.camera(rect)
+
+    viewer.until(has_picture)
+    left = np.s_[:, : rect.width // 2 - 20]
+    right = np.s_[:, rect.width // 2 + 20 :]
+    pixels = rect_pixels(viewer)
+    np.testing.assert_array_equal(pixels[left], alone[left])
+    camera = drawn_view().rig.camera(rect)
+    assert camera is not None
+    expected = paint(camera, trainer.points)["color"]
+    np.testing.assert_array_equal(pixels[right], expected[right])
+    # A function that draws what the Gaussians show is no different from them.
+
+    def draw(camera: Camera, _: np.ndarray) -> dict[str, np.ndarray]:
+        return {"color": alone.astype(np.uint8)}
+
+    trainer.draw = draw
+    pair = viewer.shows(PairView)
+    assert pair is not None
+    pair.change(mode="difference")
+    viewer.user.mark()
+    viewer.do()
+    middle = np.s_[rect.height // 4 : rect.height // 2, 20:-20]
+    assert rect_pixels(viewer)[middle].max() > 200
+    trainer.publish()
+
+    def is_black() -> bool:
+        # Bytes are half a step off at most, four times.
+        return rect_pixels(viewer)[middle].max() < 10
+
+    viewer.until(is_black)
+
+
+def test_pane_beside_gaussians_moves_with_them(
+    beside: tuple[Viewer, dict[str, str]],
+) -> None:
+    viewer, keys = beside
+    gaussians = viewer.until_shows(GaussianView)
     viewer.user.show_beside(keys["scene"])
 
     def other_view() -> RenderedView | None:

@@ -27,7 +27,7 @@ from splatview_viewer.compare.ties import Ties, lead_of, playbacks_of
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.shown_view import ShownView
-from splatview_viewer.kinds import about
+from splatview_viewer.kinds import about, are_comparable, can_be_merged
 from splatview_viewer.workspace.feature import Feature
 from splatview_viewer.workspace.slot import Slot
 
@@ -90,11 +90,9 @@ class Comparisons(Feature):
     # -- what is compared --------------------------------------------------------------
 
     def candidates(self, kind: str) -> list[Entry]:
-        """Return the entries of a kind that can be compared with each other."""
-        if not about(kind).compared:
-            return []
+        """Return the entries that can be compared with one of a kind."""
         entries = [slot.entry for slot in self.catalogue.slots.values()]
-        return [entry for entry in entries if entry.kind == kind]
+        return [entry for entry in entries if are_comparable(kind, entry.kind)]
 
     def pairing(self, viewport: Viewport) -> Pairing | None:
         """Return A and B for a viewport; None where there is nothing to compare.
@@ -131,9 +129,12 @@ class Comparisons(Feature):
         ]
         if not candidates:
             return None
-        # The same stream of another run is what one compares most.
-        candidates.sort(key=lambda entry: entry.name != slot.entry.name)
-        return Pairing(key, candidates[0].key)
+
+        def strangeness(entry: Entry) -> tuple[bool, bool]:
+            """Return what sorts the same stream of another run before all others."""
+            return entry.name != slot.entry.name, entry.kind != slot.entry.kind
+
+        return Pairing(key, min(candidates, key=strangeness).key)
 
     def seen_pairing(self, user: User) -> Pairing | None:
         """Return A and B of the active pane, else those chosen last; None: none is seen."""
@@ -148,7 +149,7 @@ class Comparisons(Feature):
     def _is_valid(self, pairing: Pairing) -> bool:
         slots = self.catalogue.slots
         kinds = [slots[key].entry.kind for key in pairing if key in slots]
-        return len(kinds) == 2 and kinds[0] == kinds[1] and about(kinds[0]).compared
+        return len(kinds) == 2 and are_comparable(*kinds)
 
     def psnr(self, user: User, pairing: Pairing) -> float | None:
         """Return the PSNR of A and B in dB as it was last measured, everywhere alike."""
@@ -183,15 +184,15 @@ class Comparisons(Feature):
             return
         is_comparable = other_slot.entry in self.candidates(slot.entry.kind)
         if mode == "together":
-            if is_comparable and about(slot.entry.kind).merged:
+            if can_be_merged(slot.entry.kind, other_slot.entry.kind):
                 self._put_together(viewport, slot, other_slot)
             else:
                 viewport.host.notify("Only scenes can be put together")
             return
         if not is_comparable:
             viewport.host.notify(
-                f"{slot.entry.name} and {other_slot.entry.name} are not of one kind: "
-                "nothing to compare"
+                f"{slot.entry.name} and {other_slot.entry.name} cannot be compared: "
+                "choose two scenes, or two pictures"
             )
             return
         pairing = Pairing(slot.entry.key, key)
@@ -401,8 +402,10 @@ class Comparisons(Feature):
         self.ties.tie(user, [viewport, leader])
         pairing = Pairing(leader.entry.key, viewport.entry.key)
         # A file that is still being read is of no kind yet.
-        is_alike = viewport.entry.kind in ("", leader.entry.kind)
-        if leader.key == viewport.key or not is_alike:
+        is_comparable = not viewport.entry.kind or are_comparable(
+            leader.entry.kind, viewport.entry.kind
+        )
+        if leader.key == viewport.key or not is_comparable:
             return
         comparison = self.of_user(user)
         if comparison.pairing is None or set(comparison.pairing) != set(pairing):

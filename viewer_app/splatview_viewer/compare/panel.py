@@ -13,7 +13,7 @@ from splatview_viewer.compare.merged import MergedSource
 from splatview_viewer.compare.pair_words import distinct_names
 from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds import about
+from splatview_viewer.kinds import can_be_merged
 from splatview_viewer.scene.turning import IDENTITY
 from splatview_viewer.ui import choices, controls, sides, theme
 from splatview_viewer.ui import widgets as ui
@@ -64,7 +64,7 @@ class CompareSections:
                     "What is compared",
                     partial(self._draw_pairing, viewport, pairing, panes),
                     opened=True,
-                    tip="Two streams or files of one kind, A and B",
+                    tip="Two scenes or two pictures, A and B",
                     tab="compare",
                     state=state,
                 )
@@ -97,8 +97,8 @@ class CompareSections:
         return sections
 
     def _can_merge(self, pairing: Pairing) -> bool:
-        entry = self._comparisons.catalogue.slots[pairing.first].entry
-        return about(entry.kind).merged
+        slots = self._comparisons.catalogue.slots
+        return can_be_merged(*(slots[key].entry.kind for key in pairing))
 
     # -- what is compared --------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class Kind:
     """A single picture of it is what its view draws, or a plot with words and axes."""
     compared: bool = False
     """Its views have a camera, or a place and a zoom, so that two can be compared and
-    tied."""
+    tied: two of this kind, or two that are `filmed`."""
     merged: bool = False
     """Several entries of it can be put together in one space and drawn as one
     (`scene.scene.merged`)."""

@@ -79,13 +79,13 @@ class ShownView:
         return ShownView(type(self.view)(self.view.data, state), self._shared)
 
     def follow(self, leader: ShownView, alike: bool = False) -> None:
-        """Show the part that `leader`, of the same kind, shows.
+        """Show the part that `leader`, whose place is of the same type, shows.
 
         Args:
-            alike: with the same settings as well.
+            alike: with the same settings as well, where both are of one kind.
         """
         state = self.view.state
-        if alike:
+        if alike and leader.kind == self.kind:
             state = self.view.state_from(leader.view)
         if isinstance(state, PlacedState):
             state = replace(state, place=self.view.place_from(leader.view))

@@ -61,6 +61,19 @@ def about(name: str) -> Kind:
     return Kind(name)
 
 
+def are_comparable(first: str, second: str) -> bool:
+    """Return whether entries of two kinds can be compared: scenes of any kinds can."""
+    kinds = (about(first), about(second))
+    if not all(kind.compared for kind in kinds):
+        return False
+    return first == second or all(kind.filmed for kind in kinds)
+
+
+def can_be_merged(first: str, second: str) -> bool:
+    """Return whether entries of two kinds can be put together in one space."""
+    return first == second and about(first).merged
+
+
 def links_of(name: str) -> tuple[Link, ...]:
     """Return the links that feed the views of a kind: its own, and the plots of its run."""
     kind = about(name)

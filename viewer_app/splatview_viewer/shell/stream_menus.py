@@ -97,19 +97,16 @@ def head_menu(user: User, group: RunGroup) -> list[MenuRow | None]:
 def _why_not_compared(user: User, entry: Entry, *, merged: bool) -> str | None:
     """Return why an entry cannot be shown together with what is shown; None: it can."""
     selected = user.state.selected_entry
-    kind = kinds.about(entry.kind)
     if selected is None:
         return "nothing is shown"
     if selected is entry:
         return "it is shown"
+    allows = kinds.can_be_merged if merged else kinds.are_comparable
+    if allows(selected.kind, entry.kind):
+        return None
     if selected.kind != entry.kind:
         return "not of one kind"
-    is_possible = kind.compared
-    if merged:
-        is_possible = kind.merged
-    if not is_possible:
-        return "not possible for it"
-    return None
+    return "not possible for it"
 
 
 def _why_not_saved(user: User, entry: Entry) -> str | None:

@@ -148,12 +148,13 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
         """The colour behind the scene.
 
         Where none was chosen or published, it is that around pictures on the screen,
-        and black, over which trainers draw, in a picture of the scene itself.
+        and black, over which trainers draw, in a picture of the scene itself or one that
+        is subtracted from another.
         """
         chosen = self.state.background or self.data.background
         if chosen is not None:
             return chosen
-        if self.host.exact == "scene":
+        if self.host.exact == "scene" or self.host.is_subtracted:
             return BLACK
         return BACKDROP
 

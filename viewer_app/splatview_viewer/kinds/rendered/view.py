@@ -138,7 +138,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         """The colour behind what the function leaves transparent."""
         if self.state.background is not None:
             return self.state.background
-        if self.host.exact == "scene":
+        if self.host.exact == "scene" or self.host.is_subtracted:
             return BLACK
         return BACKDROP
 
