@@ -14,7 +14,7 @@ from support.renderer_cases import MAKERS, Chance, draw, looking_at_origin, rand
 from support.web_clients import Page, address
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.gl import passes
+from splatview_viewer.render.gl import shader_text
 
 SERVE = """
 import os, sys, time
@@ -36,8 +36,8 @@ sys.exit(main(sys.argv[1:]))
 def test_error_names_the_shader_that_is_refused(
     ctx: moderngl.Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shader: str
 ) -> None:
-    damaged = shutil.copytree(passes.SHADERS, tmp_path / "shaders") / shader
-    monkeypatch.setattr(passes, "SHADERS", damaged.parent)
+    damaged = shutil.copytree(shader_text.SHADERS, tmp_path / "shaders") / shader
+    monkeypatch.setattr(shader_text, "SHADERS", damaged.parent)
     damaged.write_text(
         damaged.read_text().replace(
             "void main() {", "void main() {\n    vec3 torn = nonsense(1.0);"

@@ -8,7 +8,6 @@ composite these projections into a picture.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import moderngl
@@ -18,6 +17,7 @@ from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.sources import TextureSource
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.core.errors import RendererError, telling
+from splatview_viewer.render.gl.shader_text import shader_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     Formats = dict[str, tuple[int, str]]
     """By the name of a texture, its number of components and moderngl's dtype."""
 
-SHADERS = Path(__file__).parent / "shaders"
 TILE = 16
 """Side, in pixels, of the tiles that `BlendTarget` marks as finished. The same number is
 the constant `TILE` of shaders/tiles.frag and splat.vert."""
@@ -48,7 +47,12 @@ class Pass:
     """
 
     def __init__(
-        self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str
+        self,
+        ctx: moderngl.Context,
+        vertex: str,
+        fragment: str,
+        *defines: str,
+        reading: str = "",
     ) -> None:
         """Compile and link the shaders.
 
@@ -57,13 +61,15 @@ class Pass:
             vertex: the file of the vertex shader.
             fragment: the file of the fragment shader.
             defines: names that are defined for the preprocessor in both files.
+            reading: the file by which the fragment shader reads Gaussians, if it does.
 
         Raises:
             RendererError: the driver refuses the shaders.
         """
         try:
             self._program = ctx.program(
-                _read_shader(vertex, defines), _read_shader(fragment, defines)
+                shader_text(vertex, *defines),
+                shader_text(fragment, *defines, reading=reading),
             )
             self.vao = ctx.vertex_array(self._program, [])
         except (moderngl.Error, OSError) as e:
@@ -106,25 +112,23 @@ class Pass:
         self._program.release()
 
 
-def _read_shader(file: str, defines: tuple[str, ...]) -> str:
-    """Return a shader's text, with the defines after its first line, the version."""
-    version, _, body = (SHADERS / file).read_text(encoding="utf-8").partition("\n")
-    define_lines = [f"#define {name}" for name in defines]
-    # The driver's messages then have the line numbers of the file.
-    return "\n".join([version, *define_lines, "#line 2", body])
-
-
 class PassVariants:
     """Variants of one pass by their defines, each compiled when it is first called for."""
 
     def __init__(
-        self, ctx: moderngl.Context, vertex: str, fragment: str, *common_defines: str
+        self,
+        ctx: moderngl.Context,
+        vertex: str,
+        fragment: str,
+        *common_defines: str,
+        reading: str = "",
     ) -> None:
-        """Remember the shaders, and the defines that all variants have in common."""
+        """Remember the shaders, and what all variants have in common; see `Pass`."""
         self._ctx = ctx
         self._vertex = vertex
         self._fragment = fragment
         self._common_defines = common_defines
+        self._reading = reading
         self._passes: dict[tuple[str, ...], Pass] = {}
 
     def __call__(self, *defines: str) -> Pass:
@@ -132,7 +136,11 @@ class PassVariants:
         if defines not in self._passes:
             all_defines = (*self._common_defines, *defines)
             self._passes[defines] = Pass(
-                self._ctx, self._vertex, self._fragment, *all_defines
+                self._ctx,
+                self._vertex,
+                self._fragment,
+                *all_defines,
+                reading=self._reading,
             )
         return self._passes[defines]
 

@@ -57,7 +57,9 @@ class QuadCompositor(Compositor):
 
     def __init__(self, ctx: moderngl.Context) -> None:
         self._ctx = ctx
-        self.projection = PassVariants(ctx, "fullscreen.vert", "project.frag")
+        self.projection = PassVariants(
+            ctx, "fullscreen.vert", "project.frag", reading="read_floats.glsl"
+        )
         """The projection pass by the defines of paints, with the outputs that this
         compositor reads."""
         self._splat = PassVariants(ctx, "splat.vert", "splat.frag")

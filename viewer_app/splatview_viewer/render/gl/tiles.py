@@ -202,7 +202,9 @@ class TileCompositor(Compositor):
         # M_MMAP_THRESHOLD). Without effect on other systems.
         np.empty(_MALLOC_THRESHOLD, np.uint8)
         limit = ctx.info["GL_MAX_TEXTURE_SIZE"]
-        self.projection = PassVariants(ctx, "fullscreen.vert", "project.frag", "TILES")
+        self.projection = PassVariants(
+            ctx, "fullscreen.vert", "project.frag", "TILES", reading="read_floats.glsl"
+        )
         self._gather = PassVariants(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
         self._walks = PassVariants(ctx, "fullscreen.vert", "walk.frag")

@@ -1,4 +1,3 @@
-#version 330
 // One triangle that covers the whole target; needs no vertex data.
 
 void main() {

@@ -1,4 +1,3 @@
-#version 330
 // From the eight outputs of walk.frag, side by side in as many textures, to one picture. BODIES: and the nearest surface
 // is shaded; with DEPTH, its camera z.
 

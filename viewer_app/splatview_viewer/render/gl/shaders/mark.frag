@@ -1,4 +1,3 @@
-#version 330
 // Marks the pixels that are finished: writes depth 0 there, so that the depth test rejects what comes later.
 
 uniform sampler2D finished;   // the picture so far

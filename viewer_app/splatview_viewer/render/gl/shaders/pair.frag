@@ -1,4 +1,3 @@
-#version 330
 // Two pictures in one: split at a line, blended, side by side, or how far they are from each other. ERROR: the sum of
 // squared differences over blocks of pixels instead, one block for each pixel that is drawn.
 

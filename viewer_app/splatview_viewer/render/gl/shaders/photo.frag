@@ -1,4 +1,3 @@
-#version 330
 // A photograph in a rectangle, top row first, over a background. MULTIPLY: its colours multiplied by its alpha.
 
 uniform sampler2D photo;      // colours multiplied by alpha; MULTIPLY: as they are

@@ -1,20 +1,13 @@
-#version 330
 // Projects every Gaussian once: one fragment per Gaussian. A fragment pass, because that is what GL 3.3 spreads
 // over all cores and lanes of every implementation. Its results lie in drawing order, so that the draw, whose vertex
 // stage a software rasteriser runs on one core, reads memory in sequence.
+// What it reads of a Gaussian it reads through the functions of read_floats.glsl or read_blocks.glsl.
 // The rules are those of gsplat 1.5.3 (ProjectionEWA3DGSFused.cu, Utils.cuh, SphericalHarmonicsCUDA.cu).
 // NORMALS, BODIES, RINGS, POINTS, OVERDRAW: for another paint than colour (`RenderOptions.paint`).
 
 uniform isampler2D order;     // which Gaussian comes when; from 2^30 on it is marked
-uniform sampler2D gaussians;  // four texels side by side each: mean relative to the scene's origin and opacity,
-                              // unit quaternion wxyz, standard deviations, sh0
-uniform sampler2D shN;        // K-1 texels side by side per Gaussian
-
 uniform int count;            // how many of `order` count
 uniform int columns;          // Gaussians per row of `order` and the targets
-uniform int packed_columns;   // of `gaussians`
-uniform int sh_columns;       // Gaussians per row of shN
-uniform int sh_stored;        // K-1
 uniform int sh_degree;
 uniform mat3 rotation;        // world to camera
 uniform vec3 translation;     // with the scene's origin in it
@@ -86,36 +79,31 @@ float angle(float y, float x) {
     return x < 0.0 ? 3.1415926535897932 - a : a;
 }
 
-vec3 coefficient(ivec2 first, int k) {
-    return texelFetch(shN, ivec2(first.x + k - 1, first.y), 0).rgb;
-}
-
 // Sloan, "Efficient Spherical Harmonic Evaluation", JCGT 2013, degrees 1 to 4.
 vec3 view_dependent(int index, vec3 dir) {
-    ivec2 at = ivec2(index % sh_columns * sh_stored, index / sh_columns);
     float x = dir.x, y = dir.y, z = dir.z;
-    vec3 rgb = 0.48860251190292 * (-y * coefficient(at, 1) + z * coefficient(at, 2) - x * coefficient(at, 3));
+    vec3 rgb = 0.48860251190292 * (-y * sh_coefficient(index, 1) + z * sh_coefficient(index, 2) - x * sh_coefficient(index, 3));
     if (sh_degree < 2) return rgb;
     float z2 = z * z, c1 = x * x - y * y, s1 = 2.0 * x * y, b0 = -1.092548430592079 * z;
-    rgb += 0.5462742152960395 * s1 * coefficient(at, 4) + b0 * y * coefficient(at, 5)
-         + (0.9461746957575601 * z2 - 0.3153915652525201) * coefficient(at, 6)
-         + b0 * x * coefficient(at, 7) + 0.5462742152960395 * c1 * coefficient(at, 8);
+    rgb += 0.5462742152960395 * s1 * sh_coefficient(index, 4) + b0 * y * sh_coefficient(index, 5)
+         + (0.9461746957575601 * z2 - 0.3153915652525201) * sh_coefficient(index, 6)
+         + b0 * x * sh_coefficient(index, 7) + 0.5462742152960395 * c1 * sh_coefficient(index, 8);
     if (sh_degree < 3) return rgb;
     float c0 = -2.285228997322329 * z2 + 0.4570457994644658, b1 = 1.445305721320277 * z;
     float c2 = x * c1 - y * s1, s2 = x * s1 + y * c1;
-    rgb += -0.5900435899266435 * s2 * coefficient(at, 9) + b1 * s1 * coefficient(at, 10)
-         + c0 * y * coefficient(at, 11)
-         + z * (1.865881662950577 * z2 - 1.119528997770346) * coefficient(at, 12)
-         + c0 * x * coefficient(at, 13) + b1 * c1 * coefficient(at, 14)
-         - 0.5900435899266435 * c2 * coefficient(at, 15);
+    rgb += -0.5900435899266435 * s2 * sh_coefficient(index, 9) + b1 * s1 * sh_coefficient(index, 10)
+         + c0 * y * sh_coefficient(index, 11)
+         + z * (1.865881662950577 * z2 - 1.119528997770346) * sh_coefficient(index, 12)
+         + c0 * x * sh_coefficient(index, 13) + b1 * c1 * sh_coefficient(index, 14)
+         - 0.5900435899266435 * c2 * sh_coefficient(index, 15);
     if (sh_degree < 4) return rgb;
     float d0 = z * (2.007139630671868 - 4.683325804901025 * z2), d1 = 3.31161143515146 * z2 - 0.47308734787878;
     float d2 = -1.770130769779931 * z;
-    rgb += 0.6258357354491763 * ((x * s2 + y * c2) * coefficient(at, 16) + (x * c2 - y * s2) * coefficient(at, 24))
-         + d2 * (s2 * coefficient(at, 17) + c2 * coefficient(at, 23))
-         + d1 * (s1 * coefficient(at, 18) + c1 * coefficient(at, 22))
-         + d0 * (y * coefficient(at, 19) + x * coefficient(at, 21))
-         + 0.10578554691520430 * ((35.0 * z2 - 30.0) * z2 + 3.0) * coefficient(at, 20);
+    rgb += 0.6258357354491763 * ((x * s2 + y * c2) * sh_coefficient(index, 16) + (x * c2 - y * s2) * sh_coefficient(index, 24))
+         + d2 * (s2 * sh_coefficient(index, 17) + c2 * sh_coefficient(index, 23))
+         + d1 * (s1 * sh_coefficient(index, 18) + c1 * sh_coefficient(index, 22))
+         + d0 * (y * sh_coefficient(index, 19) + x * sh_coefficient(index, 21))
+         + 0.10578554691520430 * ((35.0 * z2 - 30.0) * z2 + 3.0) * sh_coefficient(index, 20);
     return rgb;
 }
 
@@ -134,13 +122,11 @@ void main() {
 #endif
     if (slot.y * columns + slot.x >= count) return;
     int entry = texelFetch(order, slot, 0).r, index = entry & 0x3fffffff;
-    ivec2 at = ivec2(index % packed_columns * 4, index / packed_columns);
-    vec4 mean = texelFetch(gaussians, at, 0);
 
-    vec3 p = rotation * mean.xyz + translation;
+    vec3 p = rotation * gaussian_mean(index) + translation;
     if (!(p.z >= z_near && p.z <= z_far)) return;
-    vec3 s = texelFetch(gaussians, at + ivec2(2, 0), 0).xyz;
-    mat3 m = rotation * rotation_of(texelFetch(gaussians, at + ivec2(1, 0), 0));
+    vec3 s = gaussian_scales(index);
+    mat3 m = rotation * rotation_of(gaussian_quat(index));
 #ifdef NORMALS
     vec3 shortest = s.x <= s.y && s.x <= s.z ? m[0] : s.y <= s.z ? m[1] : m[2];
 #endif
@@ -185,7 +171,7 @@ void main() {
     yy += eps_2d;
     if (!(xx + yy < covariance_max)) return;
 
-    float opacity = mean.w;
+    float opacity = gaussian_opacity(index);
 #ifndef SHAPED
     if (antialiased) opacity *= sqrt(det_sharp / det);
 #endif
@@ -208,9 +194,9 @@ void main() {
 #elif defined(OVERDRAW)
     vec3 rgb = vec3(1.0);
 #else
-    vec3 rgb = 0.2820947917738781 * texelFetch(gaussians, at + ivec2(3, 0), 0).rgb;
+    vec3 rgb = 0.2820947917738781 * gaussian_sh0(index);
     // From the camera to the mean, in world axes.
-    if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
+    if (sh_degree > 0 && has_harmonics(index)) rgb += view_dependent(index, transpose(rotation) * normalize(p));
 
     rgb = clamp(rgb + 0.5, 0.0, 16383.0);
 #endif

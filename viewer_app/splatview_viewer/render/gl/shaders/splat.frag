@@ -1,4 +1,3 @@
-#version 330
 // alpha = min(0.999, opacity exp(-sigma)), nothing below 1/255. Premultiplied, blended front to back.
 // RINGS, POINTS: with another alpha. OVERDRAW: 1 for each Gaussian, to be added. BODIES: the nearest surface, by the
 // depth test.

@@ -1,4 +1,3 @@
-#version 330
 // One triangle strip of up to four corners per Gaussian, just large enough for the ellipse of the alpha test.
 
 uniform sampler2D place;              // what project.frag wrote, in drawing order

@@ -1,4 +1,3 @@
-#version 330
 // One fragment per tile of the picture: 1 when all of its pixels are finished, so that the vertex stage can drop
 // what lies behind such tiles only.
 

@@ -1,4 +1,3 @@
-#version 330
 // One fragment per tile: 1 where a pixel of it is not finished.
 
 uniform sampler2D part0, part1, part2, part3, part4, part5, part6, part7;

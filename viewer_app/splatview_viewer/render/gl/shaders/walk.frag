@@ -1,4 +1,3 @@
-#version 330
 // Composites as gsplat does (RasterizeToPixels3DGSFwd.cu): pixels walk along the list of their tile, nearest first.
 // A fragment is 2x4 pixels, each with an output of its own; the 4x2 fragments of a tile are what llvmpipe runs in
 // one go with AVX. So what is fetched, which costs most, serves eight pixels per lane.
