@@ -32,6 +32,7 @@ NAMES = (
     "gpu_texture",
     "gpu_frame",
     "gpu_training",
+    "gpu_render_functions",
     "gpu_latency",
     "interface",
     "selecting",

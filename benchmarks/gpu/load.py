@@ -24,32 +24,59 @@ _CAMERAS = 64
 
 
 class Training:
-    def __init__(self, n: int = 1_000_000) -> None:
-        self.scene = {name: t.requires_grad_() for name, t in ball(n).items()}
+    """The training of a ball of Gaussians."""
+
+    def __init__(
+        self,
+        n: int = 1_000_000,
+        size: tuple[int, int] = SIZE,
+        device: str = "cuda",
+    ) -> None:
+        """Make scene, cameras and target.
+
+        Args:
+            n: the number of Gaussians.
+            size: width and height of the pictures.
+            device: where all of it is.
+        """
+        self.scene = {
+            name: torch.nn.Parameter(tensor) for name, tensor in ball(n, device).items()
+        }
         self._optimizer = torch.optim.Adam(
             list(self.scene.values()), lr=1e-7, eps=1e-15, fused=True
         )
-        width, height = SIZE
-        self._target = torch.rand(height, width, 3, device="cuda")
+        self.size = size
+        width, height = size
+        self._target = torch.rand(height, width, 3, device=device)
         rng = np.random.default_rng(0)
         views = [
             viewmat(rng.uniform(0, 6.283), rng.uniform(-0.6, 0.9))
             for _ in range(_CAMERAS)
         ]
-        self._views = torch.tensor(np.array(views), dtype=torch.float32, device="cuda")
+        self._views = torch.tensor(np.array(views), dtype=torch.float32, device=device)
         self._K = torch.tensor(
-            intrinsics(width, height), dtype=torch.float32, device="cuda"
-        )[None]
+            intrinsics(width, height), dtype=torch.float32, device=device
+        )
         self.steps = 0
 
-    def step(self) -> None:
+    def draw(self, view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
+        """Return the picture (H, W, 3) of a camera, with gradients."""
         from gsplat import rasterization
 
-        view = self._views[self.steps * 37 % _CAMERAS][None]
         picture, _, _ = rasterization(
-            *activated(self.scene), view, self._K, *SIZE, sh_degree=3, packed=False
+            *activated(self.scene),
+            view[None],
+            K[None],
+            *self.size,
+            sh_degree=3,
+            packed=False,
         )
-        loss = (picture[0] - self._target).abs().mean()
+        return picture[0]
+
+    def step(self) -> None:
+        """Do one step."""
+        picture = self.draw(self._views[self.steps * 37 % _CAMERAS], self._K)
+        loss = (picture - self._target).abs().mean()
         loss.backward()
         loss.item()  # trainers show it in a progress bar
         self._optimizer.step()
