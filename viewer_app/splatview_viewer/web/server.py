@@ -33,6 +33,7 @@ from splatview_viewer.web.address import (
 )
 from splatview_viewer.web.connection import Closing, PageConnection
 from splatview_viewer.web.files import MAX_FILE, Files
+from splatview_viewer.web.page_splats import splat_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -404,8 +405,11 @@ def _assets() -> dict[str, tuple[bytes, str]]:
     """Return content and type of each file of the page, by its path."""
     assets = {}
     for file in (resources.files("splatview_viewer.web") / "page").iterdir():
-        suffix = file.name.rpartition(".")[2]
-        assets[f"/{file.name}"] = (file.read_bytes(), _TYPES[suffix])
+        if file.is_file():
+            suffix = file.name.rpartition(".")[2]
+            assets[f"/{file.name}"] = (file.read_bytes(), _TYPES[suffix])
+    for name, text in splat_scripts().items():
+        assets[f"/splats/{name}"] = (text.encode(), _TYPES["js"])
     fonts = resources.files("imgui_bundle") / "assets" / "fonts"
     for name in _FONTS:
         file = fonts / name

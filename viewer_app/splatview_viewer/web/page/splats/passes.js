@@ -1,0 +1,231 @@
+// The passes that draw packed Gaussians: those of `render.gl.renderer` and `render.gl.quads`, with the same shaders.
+
+import {cameraUniforms} from "./camera.js";
+import {makeDepthBuffer, makeFramebuffer, makePrograms, makeTexture, setUniforms, writeRows} from "./gl.js";
+import {FACTS, PAINTS} from "./shaders.js";
+
+const MOST_COLUMNS = 4096; // Gaussians in a row of the textures that hold their order and projections
+const TILE = 16; // pixels of a side, as in splat.vert and tiles.frag
+
+/** @typedef {import("./draw.js").Options} Options */
+
+/**
+ * Make what draws the Gaussians of a set of `store.js`.
+ * @param {WebGL2RenderingContext} gl @param {boolean} blendsFloats
+ */
+export function makePasses(gl, blendsFloats) {
+  const use = makePrograms(gl);
+  const columns = Math.min(MOST_COLUMNS, gl.getParameter(gl.MAX_TEXTURE_SIZE));
+  let order = null; // {texture, rows}
+  let visible = 0; // how many of it count
+  let projected = null; // {textures, framebuffer, rows}: what project.frag wrote
+  let target = null; // {color, depth, ...}: what is blended into
+
+  /** Take the order in which Gaussians are drawn. @param {Int32Array} entries @param {number} count  Of the scene. */
+  function takeOrder(entries, count) {
+    visible = entries.length;
+    const rows = Math.max(Math.ceil(count / columns), 1);
+    if (order?.rows !== rows) {
+      gl.deleteTexture(order?.texture ?? null);
+      order = {texture: makeTexture(gl, gl.R32I, columns, rows), rows};
+    }
+    const form = [gl.RED_INTEGER, gl.INT], full = Math.floor(visible / columns), rest = visible % columns;
+    if (full) writeRows(gl, order.texture, [0, 0, columns, full], form, entries.subarray(0, full * columns));
+    if (rest) writeRows(gl, order.texture, [0, full, rest, 1], form, entries.subarray(full * columns));
+  }
+
+  /** @param {object} set @param {import("./camera.js").Camera} camera @param {Options} options */
+  function draw(set, camera, options) {
+    const show = options.paint ?? "color";
+    const paint = PAINTS[show] ?? PAINTS.color;
+    reserveTarget(camera.width, camera.height, show === "depth");
+    clearTarget();
+    if (set.version && visible) {
+      project(set, camera, options, paint);
+      composite(camera, options, paint);
+    }
+    lay(options, show, paint);
+  }
+
+  function project(set, camera, options, paint) {
+    const {version} = set, degree = Math.min(options.sh_degree ?? version.sh_degree, version.sh_degree);
+    reserveProjected(paint.composition === "nearest");
+    gl.bindFramebuffer(gl.FRAMEBUFFER, projected.framebuffer);
+    gl.viewport(0, 0, columns, Math.ceil(visible / columns));
+    enableOnly(gl);
+    use("fullscreen.vert", "project.frag", {
+      defines: paint.projection_defines,
+      reading: "read_blocks.glsl",
+      textures: {order: order.texture, ...set.textures},
+      uniforms: {
+        ...FACTS.uniforms,
+        ...cameraUniforms(camera, version.origin),
+        count: visible,
+        columns,
+        sh_rows: set.sh_rows,
+        sh_degree: set.sh_rows ? degree : 0,
+        antialiased: options.mode ? options.mode === "antialiased" : Boolean(version.antialiased),
+        scale: options.scale ?? 1,
+        point_reach: options.point_reach ?? FACTS.point_reach,
+      },
+    });
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+  }
+
+  function reserveProjected(withBodies) {
+    const names = ["place", "shape", "color", ...(withBodies ? ["body0", "body1", "body2"] : [])];
+    if (projected?.rows === order.rows && Object.keys(projected.textures).length === names.length) return;
+    if (projected) release(projected.framebuffer, Object.values(projected.textures));
+    const textures = Object.fromEntries(names.map((name) => [name, makeTexture(gl, gl.RGBA32F, columns, order.rows)]));
+    projected = {textures, framebuffer: makeFramebuffer(gl, Object.values(textures)), rows: order.rows};
+  }
+
+  function composite(camera, options, paint) {
+    if (paint.composition === "nearest") drawNearest(options, camera.near ?? FACTS.near);
+    else if (paint.composition === "counted") count(options, paint.compositing_defines);
+    else blend(options, paint.compositing_defines);
+  }
+
+  /** The program that draws, ready but for the first Gaussian. */
+  function splats(options, defines) {
+    return use("splat.vert", "splat.frag", {
+      defines,
+      textures: {...projected.textures, tiles: target.tiles},
+      uniforms: {
+        ...FACTS.uniforms,
+        columns,
+        size: [target.width, target.height],
+        first: 0,
+        point_reach: options.point_reach ?? FACTS.point_reach,
+      },
+    });
+  }
+
+  /** Draw bodies by the depth test. */
+  function drawNearest(options, near) {
+    setUniforms(gl, splats(options, ["BODIES"]), {z_near: near});
+    gl.bindFramebuffer(gl.FRAMEBUFFER, target.framebuffer);
+    enableOnly(gl, gl.DEPTH_TEST);
+    gl.depthFunc(gl.LESS);
+    gl.depthMask(true);
+    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, visible);
+  }
+
+  /** Add all Gaussians up. */
+  function count(options, defines) {
+    splats(options, defines);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, target.sums);
+    enableOnly(gl, gl.BLEND);
+    gl.blendFunc(gl.ONE, gl.ONE);
+    gl.blendEquationSeparate(gl.FUNC_ADD, gl.MAX);
+    gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, visible);
+    gl.blendEquation(gl.FUNC_ADD);
+  }
+
+  /** Blend front to back, in batches; after each, what is opaque is neither shaded again nor, in whole tiles, drawn. */
+  function blend(options, defines) {
+    const wanted = Math.floor(visible * FACTS.pixels_per_gaussian / (target.width * target.height));
+    const batches = Math.min(Math.max(wanted, 1), FACTS.max_batches);
+    for (let batch = 0; batch < batches; ++batch) {
+      const first = Math.floor(visible * batch / batches), end = Math.floor(visible * (batch + 1) / batches);
+      if (first) markFinished();
+      setUniforms(gl, splats(options, defines), {first});
+      gl.bindFramebuffer(gl.FRAMEBUFFER, target.framebuffer);
+      gl.viewport(0, 0, target.width, target.height);
+      enableOnly(gl, gl.BLEND, ...(first ? [gl.DEPTH_TEST] : []));
+      gl.depthFunc(gl.LESS);
+      gl.depthMask(false);
+      gl.blendFunc(gl.ONE_MINUS_DST_ALPHA, gl.ONE);
+      gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, end - first);
+    }
+  }
+
+  /** Mark pixels and tiles that are opaque. */
+  function markFinished() {
+    const finished = {textures: {finished: target.color}, uniforms: {enough: 1 - FACTS.transmittance_min}};
+    gl.bindFramebuffer(gl.FRAMEBUFFER, target.marks);
+    enableOnly(gl, gl.DEPTH_TEST); // without the test depth would not be written
+    gl.depthFunc(gl.ALWAYS);
+    gl.depthMask(true);
+    use("fullscreen.vert", "mark.frag", finished);
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, target.tileMarks);
+    gl.viewport(0, 0, Math.ceil(target.width / TILE), Math.ceil(target.height / TILE));
+    enableOnly(gl);
+    use("fullscreen.vert", "tiles.frag", finished);
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+  }
+
+  function reserveTarget(width, height, withDepth) {
+    if (target?.width === width && target.height === height && Boolean(target.depth) === withDepth) return;
+    if (target) {
+      const framebuffers = [target.marks, target.tileMarks, target.sums];
+      release(target.framebuffer, [target.color, target.depth, target.tiles], framebuffers, target.depthBuffer);
+    }
+    const color = makeTexture(gl, gl.RGBA16F, width, height);
+    const depth = withDepth ? makeTexture(gl, blendsFloats ? gl.RGBA32F : gl.RGBA16F, width, height) : null;
+    const tiles = makeTexture(gl, gl.R8, Math.ceil(width / TILE), Math.ceil(height / TILE));
+    const depthBuffer = makeDepthBuffer(gl, width, height);
+    target = {
+      width, height, color, depth, tiles, depthBuffer,
+      framebuffer: makeFramebuffer(gl, depth ? [color, depth] : [color], depthBuffer),
+      marks: makeFramebuffer(gl, [], depthBuffer), // without the colours, so that the shader can read them
+      tileMarks: makeFramebuffer(gl, [tiles]),
+      sums: makeFramebuffer(gl, [color]),
+    };
+  }
+
+  /** Make all pixels transparent black, and none finished. */
+  function clearTarget() {
+    gl.bindFramebuffer(gl.FRAMEBUFFER, target.framebuffer);
+    gl.viewport(0, 0, target.width, target.height);
+    gl.depthMask(true);
+    gl.clearBufferfv(gl.COLOR, 0, [0, 0, 0, 0]);
+    if (target.depth) gl.clearBufferfv(gl.COLOR, 1, [0, 0, 0, 0]);
+    gl.clearBufferfv(gl.DEPTH, 0, [1]);
+  }
+
+  /** Lay the picture over the background, onto the canvas. */
+  function lay(options, show, paint) {
+    const defines = [];
+    if (show === "alpha") defines.push("ALPHA");
+    if (show === "depth") defines.push("NUMBERS", "DEPTH");
+    if (paint.is_mapped) defines.push("NUMBERS");
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+    gl.viewport(0, 0, target.width, target.height);
+    enableOnly(gl);
+    use("fullscreen.vert", "show.frag", {
+      defines,
+      textures: {picture: target.color, depth: target.depth ?? target.color},
+      uniforms: {
+        background: options.background ?? [0, 0, 0],
+        map: options.map ?? FACTS.map,
+        range: options.range ?? [0, 1],
+      },
+    });
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+  }
+
+  function release(framebuffer, textures, others = [], depthBuffer = null) {
+    for (const texture of textures) gl.deleteTexture(texture);
+    for (const each of [framebuffer, ...others]) gl.deleteFramebuffer(each);
+    gl.deleteRenderbuffer(depthBuffer);
+  }
+
+  /** The last picture before it was laid over the background: premultiplied RGBA, row 0 at the top. */
+  function pixels() {
+    const values = new Float32Array(target.width * target.height * 4);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, target.sums);
+    gl.readPixels(0, 0, target.width, target.height, gl.RGBA, gl.FLOAT, values);
+    return values;
+  }
+
+  return {takeOrder, draw, pixels};
+}
+
+function enableOnly(gl, ...wanted) {
+  for (const test of [gl.BLEND, gl.DEPTH_TEST]) {
+    if (wanted.includes(test)) gl.enable(test);
+    else gl.disable(test);
+  }
+}

@@ -1,0 +1,120 @@
+// Packed blocks of Gaussians in textures, in two sets: one is drawn while the next version comes into the other.
+// `splatview_viewer.blocks.layout` is the table of what a block's parts are.
+
+import {makeTexture, writeRows} from "./gl.js";
+
+const BLOCK = 1024, HEADER = 24; // Gaussians of a block and numbers of its header
+const HEADER_TEXELS = HEADER / 4, HEADER_BYTES = HEADER * 4;
+const HARMONICS_FLAG = 7; // the number of a header that read_blocks.glsl takes for whether there are harmonics
+const QUICK = 1, EXACT = 2;
+const TEXELS = {[QUICK]: 1, [EXACT]: 2}; // of 16 bytes a Gaussian
+const HEADROOM = 1.25; // so that a scene that grows does not need new textures with each version
+const FEWEST = 16; // blocks that there is always room for
+
+/**
+ * @typedef {{number: number, count: number, sh_degree: number, sh_stored: number, origin: number[],
+ *   antialiased?: boolean}} Version  sh_stored: coefficients beyond the first.
+ */
+
+/** @param {WebGL2RenderingContext} gl @param {{postMessage: (message: object, moved?: object[]) => void}} sorter */
+export function makeStore(gl, sorter) {
+  const most = gl.getParameter(gl.MAX_TEXTURE_SIZE); // rows of a texture
+  const sets = [makeSet(0), makeSet(1)];
+  let front = 0; // the one that is drawn
+  let coming = false; // whether the other one takes what is put
+
+  function makeSet(index) {
+    return {index, version: null, rows: 0, sh_rows: 0, textures: {}, headers: new Float32Array(0), changed: [0, 0]};
+  }
+
+  /** Why a version cannot be held here, or "". @param {Version} version */
+  function refuse({count, sh_stored}) {
+    const rows = Math.ceil(count / BLOCK) * Math.max(Math.ceil(sh_stored / 4), 1);
+    if (rows <= most) return "";
+    return `${count} Gaussians with ${sh_stored + 1} coefficients are too many for the textures of this browser's GPU`;
+  }
+
+  /** Begin with a version: what is put belongs to it from now on. One that was not committed is dropped. */
+  function begin(version) {
+    const set = sets[1 - front];
+    const blocks = Math.ceil(version.count / BLOCK), shRows = Math.ceil(version.sh_stored / 4);
+    coming = true;
+    set.version = version;
+    reserve(set, blocks, shRows);
+    set.headers = new Float32Array(blocks * HEADER);
+    set.changed = [0, blocks];
+    sorter.postMessage({t: "begin", set: set.index, count: version.count});
+  }
+
+  function reserve(set, blocks, shRows) {
+    const perBlock = Math.max(shRows, 1);
+    const rows = Math.min(Math.max(Math.ceil(blocks * HEADROOM), FEWEST), Math.floor(most / perBlock));
+    if (set.rows >= blocks && set.rows <= 4 * rows && set.sh_rows === shRows) return;
+    release(set);
+    set.rows = rows;
+    set.sh_rows = shRows;
+    set.textures = {
+      words: makeTexture(gl, gl.RGBA32UI, 2 * BLOCK, rows),
+      headers: makeTexture(gl, gl.RGBA32F, HEADER_TEXELS, rows),
+      harmonics: shRows ? makeTexture(gl, gl.RGBA32UI, BLOCK, rows * shRows) : makeTexture(gl, gl.RGBA32UI, 1, 1),
+    };
+  }
+
+  function release(set) {
+    for (const texture of Object.values(set.textures)) gl.deleteTexture(texture);
+    set.textures = {};
+  }
+
+  /**
+   * Take a part of a block, for the version that is coming, or else for the one that is drawn. The buffer is moved on.
+   * @param {number} block @param {"quick" | "exact" | "harmonics"} part @param {ArrayBuffer} buffer
+   */
+  function put(block, part, buffer) {
+    const set = coming ? sets[1 - front] : sets[front];
+    const blocks = set.headers.length / HEADER;
+    if (!(block >= 0 && block < blocks)) throw new RangeError(`block ${block} of ${blocks}`);
+    const expected = part === "harmonics" ? set.sh_rows * BLOCK * 16 : HEADER_BYTES + BLOCK * 16 * (part === "exact" ? 2 : 1);
+    if (buffer.byteLength !== expected) throw new RangeError(`${part} of ${buffer.byteLength} bytes, not ${expected}`);
+    if (part === "harmonics") putHarmonics(set, block, buffer);
+    else putGaussians(set, block, buffer);
+    const [low, high] = set.changed;
+    set.changed = low < high ? [Math.min(low, block), Math.max(high, block + 1)] : [block, block + 1];
+  }
+
+  function putHarmonics(set, block, buffer) {
+    const box = [0, block * set.sh_rows, BLOCK, set.sh_rows];
+    writeRows(gl, set.textures.harmonics, box, [gl.RGBA_INTEGER, gl.UNSIGNED_INT], new Uint32Array(buffer));
+    set.headers[block * HEADER + HARMONICS_FLAG] = 1;
+  }
+
+  function putGaussians(set, block, buffer) {
+    const header = set.headers.subarray(block * HEADER, (block + 1) * HEADER);
+    const hasHarmonics = header[HARMONICS_FLAG];
+    header.set(new Float32Array(buffer, 0, HEADER));
+    header[HARMONICS_FLAG] = hasHarmonics;
+    const box = [0, block, BLOCK * TEXELS[header[3]], 1];
+    const words = new Uint32Array(buffer, HEADER_BYTES);
+    writeRows(gl, set.textures.words, box, [gl.RGBA_INTEGER, gl.UNSIGNED_INT], words);
+    sorter.postMessage({t: "block", set: set.index, block, buffer}, [buffer]);
+  }
+
+  /** The version that is drawn from here on is the one that came. */
+  function swap() {
+    front = 1 - front;
+    coming = false;
+  }
+
+  /** The set that is drawn, with its headers as they are by now. */
+  function drawn() {
+    const set = sets[front];
+    const [low, high] = set.changed;
+    if (low < high) {
+      const headers = set.headers.subarray(low * HEADER, high * HEADER);
+      writeRows(gl, set.textures.headers, [0, low, HEADER_TEXELS, high - low], [gl.RGBA, gl.FLOAT], headers);
+      set.changed = [0, 0];
+    }
+    return set;
+  }
+
+  return {refuse, begin, put, swap, drawn, front: () => front, back: () => sets[1 - front], isComing: () => coming};
+}
