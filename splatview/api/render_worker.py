@@ -9,32 +9,29 @@ ended when no viewer has looked for a while.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import signal
 import sys
 import threading
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from splatview.api.session import session
+from splatview.api.worker_output import WorkerOutput
 from splatview.rendering.loading import check_name
 from splatview.rendering.trouble import last_lines
 from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview_ipc.control.limits import MAX_NAME
 from splatview_ipc.system.child_program import ChildProgram
-from splatview_ipc.system.terminal import printable, printable_lines
+from splatview_ipc.system.terminal import printable_lines
 
 if TYPE_CHECKING:
     from splatview.adapters.named_tensors import NamedTensorsLayout
     from splatview_ipc.publisher.channel import Published
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
-
-_log = logging.getLogger("splatview")
 
 
 class FunctionNames(NamedTuple):
@@ -63,11 +60,7 @@ _FIRST_PAUSE_S = 0.5
 _MAX_PAUSE_S = 10.0
 """Pauses before a worker that died is started again: they double until one draws."""
 _END_TIMEOUT_S = 2.0
-_KEPT_LINES = 200
-"""Last lines of a worker's stderr that are kept for its end."""
 _OUR_FOLDER = os.path.join("splatview", "rendering", "")
-_MAX_PRINTED = 1000
-"""Lines of a worker's stderr that are printed on ours."""
 
 
 class RenderWorker:
@@ -81,8 +74,7 @@ class RenderWorker:
         """Held while the program is started or ended."""
         self._is_closed = False
         self._program: ChildProgram | None = None
-        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        self._printed = 0
+        self._output = WorkerOutput(settings.scene)
         self._last_seen_at = 0.0
         """When a viewer was known to look."""
         self._start_at = 0.0
@@ -119,8 +111,7 @@ class RenderWorker:
         return now + _POLL_S
 
     def _start(self) -> None:
-        self._lines.clear()
-        self._printed = 0
+        self._output.begin()
         path = [os.path.abspath(entry) for entry in sys.path]
         settings = msgspec.structs.replace(self._settings, path=tuple(path))
         program = ChildProgram(
@@ -130,7 +121,7 @@ class RenderWorker:
             env={**os.environ, "SPLATVIEW_DISABLE": "1"},
             pipes=True,
             on_output=self._take_report,
-            on_error=self._take_line,
+            on_error=self._output.take,
         )
         self._program = program
         # A program that ended at once is noticed by the next tick.
@@ -150,15 +141,6 @@ class RenderWorker:
         if report.is_changed or report.fault_text != self.scene.fault_text:
             self.scene.tell_viewers(report.fault_text)
 
-    def _take_line(self, line: str) -> None:
-        """Keep and print a line of the worker's stderr. On a thread of its own."""
-        self._lines.append(line)
-        self._printed += 1
-        if self._printed > _MAX_PRINTED or not line.strip():
-            return
-        text = f"{printable(self._settings.scene)}: {printable(line)}\n"
-        print(text, end="", file=sys.stderr, flush=True)
-
     def _take_end(self, program: ChildProgram, now: float) -> None:
         """Tell viewers that the program has ended, and why; start another later."""
         code = program.exit_code or 0
@@ -166,9 +148,9 @@ class RenderWorker:
         pause_s = self._pause_s
         self._start_at = now + pause_s
         self._pause_s = min(2 * pause_s, _MAX_PAUSE_S)
-        lines = list(self._lines)
+        lines = list(self._output.lines)
         reason = f"{_reason_of_end(code, lines, self._settings)}; it is started again"
-        _log.warning("splatview: %s: %s", printable(self._settings.scene), reason)
+        self._output.log_end(reason)
         self.scene.tell_viewers(last_lines("\n".join([reason, *_calls_of(lines)])))
 
     def _end(self) -> None:
@@ -338,6 +320,11 @@ def rendered_scene(
     Under the session's lock.
     """
     current = session()
+    if f"renderer {name}" in current.features:
+        raise ValueError(
+            f"scene {name!r} is drawn by a function of this script, "
+            f"@splatview.renderer({name!r}); publish with render= under another name"
+        )
     feature = f"render {name}"
     worker: RenderWorker | None = current.features.get(feature)
     if worker is not None and worker.scene.functions == functions:

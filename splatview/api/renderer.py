@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,8 @@ _awaited: set[InsideRenderer] = set()
 """Those that viewers wait for. While it is empty, `draw` does nothing."""
 _call_count = 0
 """Calls of `draw`: the scene has changed when it grows."""
+drawing_thread = 0
+"""The thread that draws, as far as is known; 0: none does."""
 
 
 @public()
@@ -104,12 +107,18 @@ def _register(
     function: Callable[..., Any], name: str, budget: float, points: Any
 ) -> None:
     """Have a function draw a scene. Raises as `renderer` does."""
+    global drawing_thread
     from splatview.rendering.drawn_scene import sample_points
     from splatview.rendering.inside import InsideRenderer
 
     sample_points(points)  # before there is a stream
 
     def make(publisher: Publisher) -> InsideRenderer:
+        if f"render {name}" in session().features:
+            raise ValueError(
+                f"scene {name!r} is published with render=, drawn by a function outside "
+                f"this script; use another name in @splatview.renderer({name!r})"
+            )
         if name in publisher.streams:
             kind = publisher.streams[name].kind
             raise ValueError(
@@ -132,6 +141,7 @@ def _register(
         scene = current.feature(key, make)
         if scene is not None and not is_new:
             scene.set_function(function, budget, points)
+    drawing_thread = drawing_thread or threading.get_ident()
     current.wake()
 
 
@@ -167,6 +177,8 @@ def _drawn_at(scene: InsideRenderer) -> float:
 @public()
 def _draw_next(is_paused: bool) -> None:
     """Draw the picture whose turn it is."""
+    global drawing_thread
+    drawing_thread = threading.get_ident()
     publisher = started_publisher()
     for scene in sorted(_awaited, key=_drawn_at):
         if scene.publisher is not publisher:

@@ -86,9 +86,10 @@ class LoadedFunction:
             self._retry_at = max(self._retry_at, now + _RETRY_S if is_due else 0.0)
             return is_due
         stamp = _stamp_of(self._file)
-        is_changed = stamp != self._stamp
+        if stamp is None or stamp == self._stamp:
+            return False
         self._stamp = stamp
-        return is_changed
+        return True
 
     def load(self) -> None:
         """Import the module as its file is now. The last function stays if that fails.
@@ -131,9 +132,14 @@ class LoadedFunction:
 
 
 def _stamp_of(path: str) -> tuple[int, int] | None:
-    """Return the time of the last change and the size of a file; None without one."""
+    """Return the time of the last change and the size of a file.
+
+    None where there is none, or nothing in it: an editor is about to write it.
+    """
     try:
         status = os.stat(path)
     except OSError:
+        return None
+    if not status.st_size:
         return None
     return status.st_mtime_ns, status.st_size

@@ -102,7 +102,7 @@ class UserFunctions:
         return self._module.bind(values)
 
     def print_once(self, text: str) -> None:
-        """Print a fault on stderr, which the trainer prints on its own."""
-        if text not in self._printed and len(self._printed) < _MAX_PRINTED:
+        """Print a fault, if there is one, on stderr, which the trainer prints on its own."""
+        if text and text not in self._printed and len(self._printed) < _MAX_PRINTED:
             self._printed.add(text)
             print(text, file=sys.stderr, flush=True)

@@ -174,6 +174,7 @@ class RenderWorkerProgram:
                 with self._limited(is_first=not self._has_drawn):
                     self._draw(request, device, clock)
                     self._answers.wait()
+                self._functions.print_once(self._answers.last_fault_text)
             except (Exception, SystemExit) as error:
                 if self._ends:
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import splatview
 from splatview.api import render_worker
 from splatview.api.render_worker import TimeLimits
 from splatview.api.session import session, started_publisher
+from splatview.api.worker_output import WorkerOutput
 from splatview.rendering.worker import RenderWorkerProgram
 from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview_ipc.control.messages import Draw, DrawnCamera
@@ -163,9 +165,13 @@ def test_pictures_lie_over_the_scene_and_follow_its_versions(
 
 
 def test_a_function_is_edited_while_it_is_looked_at(
-    worker: Asker, drawing: DrawingFile
+    worker: Asker, drawing: DrawingFile, capfd: pytest.CaptureFixture[str]
 ) -> None:
     worker.picture()
+    drawing.write("")
+    _, arrays = worker.picture()
+    assert arrays["color"][0, 0, 0] == 51, "an editor has only begun to write"
+    assert not sent_news[-1].fault_text
     drawing.write(FLAT + "\nraise KeyError('half done')\n")
     _, arrays = worker.picture()
     assert arrays["color"][0, 0, 0] == 51, "the old one draws"
@@ -180,6 +186,10 @@ def test_a_function_is_edited_while_it_is_looked_at(
     assert not arrays
     assert "ZeroDivisionError" in meta["trouble"]
     assert "return 1 / 0" in meta["trouble"]
+    drawing.write(FLAT.replace("means.mean()", "(means.mean() * torch.nan)"))
+    meta, _ = worker.picture()
+    assert "NaN" in meta["trouble"]
+    assert "NaN" in capfd.readouterr().err
     drawing.write("def other():\n    pass\n")
     worker.picture()
     assert "has no attribute 'draw'" in sent_news[-1].fault_text
@@ -268,6 +278,38 @@ def test_a_worker_runs_while_viewers_look_and_is_ended_where_it_never_returns(
 def test_names_that_are_none_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         splatview.publish({"means": torch.zeros(2, 3)}, "scene", **options)
+
+
+def test_a_scene_is_drawn_within_the_script_or_outside(drawing: DrawingFile) -> None:
+    means = {"means": torch.zeros(2, 3)}
+    splatview.renderer("inside")(print)
+    with pytest.raises(ValueError, match=r"'inside' is drawn by a function of this"):
+        splatview.publish(means, "inside", render=drawing.function)
+    splatview.publish(means, "outside", render=drawing.function)
+    with pytest.raises(ValueError, match=r"'outside' is published with render="):
+        splatview.renderer("outside")(print)
+
+
+def test_lines_that_each_restarted_worker_writes_are_printed_once(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    output = WorkerOutput("scene")
+    with caplog.at_level(logging.WARNING, "splatview"):
+        for number in range(3):
+            output.begin()
+            output.take(f"Thread 0x{number}f crashed")
+            output.take("step 7")
+            output.take("step 8")
+            output.log_end("ended with code 3")
+    printed = "scene: Thread 0x0f crashed\nscene: step 7\nscene: step 8\n"
+    assert capfd.readouterr().err == printed
+    assert list(output.lines) == ["Thread 0x2f crashed", "step 7", "step 8"]
+    assert caplog.messages == ["splatview: scene: ended with code 3"]
+    output.begin()
+    for number in range(5000):
+        output.take(f"line{number * 'a'}")
+    last_line = capfd.readouterr().err.splitlines()[-1]
+    assert last_line == "scene: more than 1,000 lines: the others are not printed"
 
 
 @pytest.mark.parametrize(
