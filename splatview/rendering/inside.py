@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.rendering.answers import PictureAnswers
 from splatview.rendering.camera import RenderCamera
+from splatview.rendering.draw_budget import DrawBudget
 from splatview.rendering.draw_clock import DrawClock
 from splatview.rendering.drawn_scene import DrawnScene
 from splatview.rendering.function import draw_picture
@@ -68,14 +69,10 @@ class InsideRenderer:
         key = ("Draw", self._answers.stream.name)
         publisher.on_request[key] = self.take_request
         self._function: Callable[..., Any] | None = None
-        self._budget = 1.0
+        self._budget = DrawBudget()
         self._device: torch.device | str = "cpu"
         self._is_busy = False
         """True from the begin of a picture until its time is in the account."""
-        self._next_at = -math.inf
-        """When the budget allows the next picture."""
-        self._pause_s = 0.0
-        """Seconds from the last picture to the next one that the budget asks for."""
         self._logged: set[str] = set()
 
     def set_function(
@@ -90,7 +87,7 @@ class InsideRenderer:
         """
         device = self._scene.set_points(points, self.publisher.now())
         self._device = _default_device() if device is None else device
-        self._budget = budget
+        self._budget.share = budget
         self._function = function
         self._scene.function_name = printable(
             getattr(function, "__name__", type(function).__name__)
@@ -118,7 +115,7 @@ class InsideRenderer:
         """
         if self._is_busy or not self._requests:
             return False
-        return is_paused or self.publisher.now() >= self._next_at
+        return is_paused or self.publisher.now() >= self._budget.next_at
 
     def draw(self, controls: Any) -> None:
         """Draw the picture whose turn it is.
@@ -177,7 +174,7 @@ class InsideRenderer:
             return due
         is_waiting = not self._is_busy and bool(self._requests)
         is_idle = not self._is_busy and not self._requests
-        refresh_at = self._next_at if is_idle else math.inf
+        refresh_at = self._budget.next_at if is_idle else math.inf
         return min(due, self._scene.follow_script(now, is_waiting, refresh_at))
 
     def _turn_answers(self, now: float) -> float:
@@ -191,25 +188,11 @@ class InsideRenderer:
             self._is_busy = False
             raise
         if had_answers and not self._answers.are_under_way:
-            self._account(self._answers.last_s)
+            self._budget.account(self.drawn_at, self._answers.last_s)
             if self._answers.last_fault_text:
                 self._log_once(self._answers.last_fault_text)
             self._is_busy = False
         return due
-
-    def _account(self, picture_s: float) -> None:
-        """Have the next picture wait until the last one is within the budget.
-
-        What a picture comes late, since the script or the viewer was not ready, the next
-        one waits less, or the budget would not be used up. It is no more than a pause:
-        before a longer one no viewer waited.
-        """
-        pause_s = picture_s / self._budget
-        late_s = self.drawn_at - self._next_at
-        if not 0 < late_s <= min(pause_s, self._pause_s):
-            late_s = 0.0
-        self._pause_s = pause_s
-        self._next_at = self.drawn_at - late_s + pause_s
 
     def close(self) -> None:
         """Draw no more."""
