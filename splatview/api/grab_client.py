@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -10,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from splatview.api.grab_pictures import PictureReader
+from splatview.api.waiting import DRAW_PERIOD_S, draw_while_waiting, draws_here
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.render_requests import (
     PictureQueued,
@@ -218,9 +220,15 @@ class GrabClient:
         """Wait until a pipe is ready, at most until the deadline."""
         poller = select.poll()
         poller.register(descriptor, event)
+        # The picture may be of a scene that a function of this script draws.
+        period_s = DRAW_PERIOD_S if draws_here() else math.inf
         seconds_left = max(0.0, self._deadline - time.monotonic())
-        if not poller.poll(seconds_left * 1000):
-            raise self._timed_out()
+        while not poller.poll(min(seconds_left, period_s) * 1e3):
+            seconds_left = self._deadline - time.monotonic()
+            if seconds_left <= 0:
+                raise self._timed_out()
+            if math.isfinite(period_s):
+                draw_while_waiting()
 
     def _timed_out(self) -> TimeoutError:
         """Return the error of a program that does not answer."""

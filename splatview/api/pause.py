@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from splatview.adapters import checks
 from splatview.api.session import public, started_publisher
+from splatview.api.waiting import DRAW_PERIOD_S, draw_while_waiting
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("splatview")
 
-_POLL_PERIOD_S = 0.01
 _WAITS = 2
 _WAITED = 1
 """Values of `ControlBlock.waits`: the script waits now, or has called before."""
@@ -89,14 +88,6 @@ def _log_pause(control: ControlBlock) -> None:
     )
 
 
-def _draw() -> None:
-    """Have the script's own functions draw what viewers ask for."""
-    # A script without such functions need not load what calls them.
-    renderer = sys.modules.get("splatview.api.renderer")
-    if renderer is not None:
-        renderer.draw_while_paused()
-
-
 def _wait(control: ControlBlock, timeout: float | None) -> bool:
     """Wait for the end of the pause or for a step that a viewer grants.
 
@@ -109,6 +100,6 @@ def _wait(control: ControlBlock, timeout: float | None) -> bool:
             return True
         if timeout is not None and time.monotonic() - started_at >= timeout:
             return False
-        _draw()
-        time.sleep(_POLL_PERIOD_S)
+        draw_while_waiting()
+        time.sleep(DRAW_PERIOD_S)
     return True

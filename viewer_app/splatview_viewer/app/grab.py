@@ -131,7 +131,9 @@ class Grabber:
                 "be "
                 f"{MIN_SIZE} to {MAX_SIZE} pixels"
             )
-        options = StillOptions(size, request.camera, request.background)
+        options = StillOptions(
+            size, request.camera, request.background, picture_s=request.timeout
+        )
 
         def draw(
             still: Still, value: Value | None, overlays: Sequence[StreamFrame]

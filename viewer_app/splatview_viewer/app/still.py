@@ -11,14 +11,13 @@ import numpy as np
 
 from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, Rect, settled_pixels
-from splatview_viewer.core.view import GradualView, has_arrived
+from splatview_viewer.core.view import PICTURE_S, GradualView, has_arrived
 from splatview_viewer.geometry.camera_text import camera_from_json
 from splatview_viewer.kinds import about, make_view, shown_kinds
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene_view.base import SceneViewBase
-from splatview_viewer.scene_view.film import PICTURE_S
 from splatview_viewer.shell.kept_pictures import transparent_picture
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ class StillOptions:
     """The device of a memory snapshot: "1", "host". None: the busiest GPU."""
     show: str | None = None
     """The way in which Gaussians are shown, a key of `SHOWS`; None: by their colours."""
+    picture_s: float = PICTURE_S
+    """Seconds for a picture that another program draws."""
 
 
 class Still:
@@ -131,6 +132,9 @@ class Still:
         """The view, where it shows a scene by a camera."""
         self.read_links: Callable[[], object] = _read_nothing
         """Reads the streams over the one that is drawn, of which every frame counts."""
+        self.trouble = ""
+        """Why no picture comes, as the publisher says since the value was taken."""
+        self._picture_s = PICTURE_S
         self._surface: Surface | None = None
         """Writes over the picture. Making it takes a tenth of a second."""
 
@@ -166,6 +170,7 @@ class Still:
                 f"{self._command}: a picture takes no {self._camera_name}; leave it out"
             )
         size = options.size or DEFAULT_SIZE
+        self._picture_s = options.picture_s
         # A camera that makes no sense is reported before anything is drawn.
         camera = None
         if options.camera is not None:
@@ -273,23 +278,23 @@ class Still:
         Raises ViewerError if it says that it cannot, or does not come in time.
         """
 
-        def has_come() -> bool | None:
-            self.read_links()
+        def outcome() -> str | None:
+            """Return why none comes, "" where it has come; None: not known yet."""
             if not view.view.awaits_picture(rect):
-                return True
-            if view.view.fault_text:
-                return False
-            return None
+                return ""
+            self.read_links()
+            return view.view.fault_text or self.trouble or None
 
-        outcome = wait_until(has_come, time.monotonic() + PICTURE_S)
-        if outcome is None:
+        self.trouble = ""
+        fault_text = wait_until(outcome, time.monotonic() + self._picture_s)
+        if fault_text is None:
             raise LateError(
-                f"{self._command}: no picture came within {PICTURE_S:g} s; is the "
+                f"{self._command}: no picture came within {self._picture_s:g} s; is the "
                 "training under way, and not paused?"
             )
-        if not outcome:
+        if fault_text:
             raise ViewerError(
-                f"{self._command}: the picture cannot be drawn: {view.view.fault_text}"
+                f"{self._command}: the picture cannot be drawn: {fault_text}"
             )
 
     def _draw_plot(self, view: ShownView, rect: Rect) -> None:

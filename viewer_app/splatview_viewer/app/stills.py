@@ -134,6 +134,8 @@ class _OpenStream:
     """Readers of the streams over it of which every frame counts, by their `id`."""
     version: int = 0
     """The version that `still` shows; 0: none."""
+    read_version: int = 0
+    """The newest version of which the publisher's troubles are known."""
     last_use: float = 0.0
 
 
@@ -291,6 +293,16 @@ class Stills:
             feed.tend(now)
             if linked.version > feed.last_version:
                 feed.take(now)
+        self._read_trouble(opened)
+
+    def _read_trouble(self, opened: _OpenStream) -> None:
+        """Look in the newest version of a stream for why no picture of it comes."""
+        frame = opened.stream.read(after=opened.read_version)
+        if frame is None:
+            return
+        with frame:
+            opened.read_version = frame.version
+            opened.still.trouble = str(frame.meta.get("trouble", ""))
 
     def _why_nothing(self, stream: RemoteStream, request: RenderRequest) -> ViewerError:
         """Return the error for a stream that brought no frame in time."""

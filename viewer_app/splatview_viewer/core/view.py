@@ -48,6 +48,8 @@ one of them. "away": the user of this view is away: its own pictures. "closed": 
 view ends. "last": it ends, and so does the data. The last two may be repeated."""
 Tab = Literal["look", "data", "compare", "film"]
 """A tab of the panel."""
+PICTURE_S = 75.0
+"""Seconds for a picture that another program draws, and may compile before."""
 TABS: dict[Tab, str] = {
     "look": "Look",
     "data": "Data",
@@ -179,7 +181,7 @@ class Wants:
     busy: bool = False
     """The last value is still being read: no other can be taken."""
     cuda: bool = False
-    """It draws with CUDA, or has a worker do so, on the GPU that holds its data."""
+    """It draws with CUDA, on the GPU that holds its data."""
     moving: bool = False
     """The user moves the camera just now."""
     pending: bool = False

@@ -12,6 +12,7 @@ import numpy as np
 from splatview_viewer.core.errors import error_text
 from splatview_viewer.core.jobs import Job, JobQueue
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import PICTURE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +36,6 @@ _ABORT_S = 5.0
 hang."""
 _TURN_S = 0.012
 """Seconds of drawing in one turn of the loop, if a picture does not take longer."""
-PICTURE_S = 60.0
-"""Seconds for a picture that another program draws."""
 _MIN_ALPHA = 1e-6
 _DTYPES = {"f1": np.uint8, "f4": np.float32}
 

@@ -5,6 +5,7 @@ A user has one, or several beside each other.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from itertools import count
@@ -16,7 +17,7 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.command import command_of
 from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
-from splatview_viewer.core.view import Info, Section
+from splatview_viewer.core.view import PICTURE_S, Info, Section
 from splatview_viewer.scene_view.tool import in_order
 from splatview_viewer.shell.kept_pictures import awaits_picture, keep_picture
 from splatview_viewer.shell.run_record import record_commands, record_of
@@ -86,6 +87,8 @@ class Viewport:
         self._picture_to_keep: bool | None = None
         """The user wants to keep a picture that another program draws now: True for one
         with nothing behind; None: none."""
+        self._kept_by = math.inf
+        """When that is given up."""
         self._timed_key: str | None = None
         """The entry whose latency is measured."""
         self._timed_ns = 0
@@ -172,7 +175,9 @@ class Viewport:
 
     def tick(self, now: float) -> None:
         if self._picture_to_keep is not None:
-            self.keep_picture(self._picture_to_keep)
+            self._kept_by = min(self._kept_by, now + PICTURE_S)
+            is_late = now >= self._kept_by
+            self._try_to_keep(self._picture_to_keep, is_late=is_late)
         if self._ask(lambda view: view.tick(now), False):
             self.user.mark_pictures()
 
@@ -453,21 +458,29 @@ class Viewport:
 
         transparent: with nothing behind, and nothing over.
         """
+        self._kept_by = math.inf
+        self._try_to_keep(transparent)
+
+    def _try_to_keep(self, is_transparent: bool, is_late: bool = False) -> None:
+        """Keep the picture; if another program still draws it, wait unless it is late."""
         working = self.working()
         if working is None or working.view.empty or self.user.screen.state.closed:
             return
 
         def keep(slot: Slot, view: ShownView) -> None:
             if awaits_picture(self.user, view):
-                self._picture_to_keep = transparent
+                self._picture_to_keep = is_transparent
             else:
-                keep_picture(self.user, slot.entry, view, is_transparent=transparent)
+                keep_picture(self.user, slot.entry, view, is_transparent=is_transparent)
 
         self._picture_to_keep = None
         self._attempt("keeping the picture", keep, None)
-        if self._picture_to_keep is not None:
-            return
         reason = self.faults.reason("keeping the picture")
+        if self._picture_to_keep is not None:
+            if not is_late:
+                return
+            self._picture_to_keep = None
+            reason = f"it did not come within {PICTURE_S:g} s"
         if reason:
             self.user.say(f"The picture is not kept: {reason}")
         self.user.mark()

@@ -430,10 +430,13 @@ class Links:
     def troubles(self, slot: Slot) -> list[str]:
         """Return what publishers report to be wrong with the streams of an entry.
 
-        They are the stream that it shows and those over it. Plots write it themselves.
+        They are the stream that it shows and those over it. Plots, and views of what
+        another program draws, write it themselves.
         """
         troubles: list[str] = []
-        if not about(slot.entry.kind).strip:
+        view = slot.view
+        is_written = view is not None and view.view.fault_text == slot.source.trouble
+        if not about(slot.entry.kind).strip and not is_written:
             troubles.append(slot.source.trouble)
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:

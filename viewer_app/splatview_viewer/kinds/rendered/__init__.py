@@ -27,8 +27,7 @@ class PictureLink(Link):
     """Asks for the pictures that views of a scene need, and takes them."""
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
-        is_worker = bool(stream.info.over_run)
-        return content.requests.take(frame, is_worker=is_worker)
+        return content.requests.take(frame)
 
     def tend(self, content: Any, stream: Any, now: float) -> bool:
         if not stream.run.alive:

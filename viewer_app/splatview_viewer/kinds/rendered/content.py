@@ -39,7 +39,7 @@ class RenderedContent:
     def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork) -> None:
         self.ctx = ctx
         self.work = gpu_work
-        self.requests = PictureRequests(gpu_work.governor)
+        self.requests = PictureRequests()
         self.summary: RenderedSummary | None = None
         self.sample: SceneSample | None = None
         self.loads = 0

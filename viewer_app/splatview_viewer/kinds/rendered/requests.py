@@ -16,8 +16,6 @@ import numpy as np
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import Draw, DrawnCamera
 from splatview_viewer.core.view import frame_of
-from splatview_viewer.gpu.governor import Governor
-from splatview_viewer.kinds.rendered.budget import PictureBudget
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
@@ -95,6 +93,14 @@ class PictureInbox:
         self.request = request
         return self.is_waiting
 
+    def seconds_without(self, now: float) -> float:
+        """Return for how long a picture has been wanted without any coming."""
+        if not self.is_waiting:
+            return 0.0
+        if self.picture is None:
+            return now - self.waiting_since
+        return now - max(self.waiting_since, self.picture.received_at)
+
     @property
     def is_waiting(self) -> bool:
         """True while the picture that is wanted has not come."""
@@ -133,16 +139,16 @@ class _SentRequest(NamedTuple):
 class PictureRequests:
     """Asks for the pictures of one scene's views, one at a time."""
 
-    def __init__(self, governor: Governor | None = None) -> None:
-        """Start without views; the governor is that of the GPU, None: no limit."""
+    def __init__(self) -> None:
         self._token = secrets.token_hex(_TOKEN_BYTES)
         """Names this viewer of the scene to the program that draws."""
-        self.budget = PictureBudget(governor or Governor(1.0), self._token)
         self._inboxes: list[PictureInbox] = []
         """The views that want pictures; the one that was served last is at the end."""
         self._requests: dict[int, _SentRequest] = {}
         """Requests without an answer, by their numbers; the last one is under way."""
         self._last_number = 0
+        self.sent_at = -math.inf
+        """When a request was sent last."""
         self._answered = 0
         """The highest number that has an answer."""
         self._now = 0.0
@@ -178,11 +184,10 @@ class PictureRequests:
         inbox = next((inbox for inbox in self._inboxes if inbox.is_due(now)), None)
         if inbox is None or inbox.request is None:
             return None
-        if not self.budget.allows(inbox.request.camera):
-            return None
         self._inboxes.remove(inbox)
         self._inboxes.append(inbox)
         self._last_number += 1
+        self.sent_at = now
         self._requests[self._last_number] = _SentRequest(inbox, inbox.request, now)
         if len(self._requests) > _MAX_UNANSWERED:
             del self._requests[next(iter(self._requests))]
@@ -194,14 +199,10 @@ class PictureRequests:
             is_draft=inbox.request.is_draft,
         )
 
-    def take(self, frame: StreamFrame, *, is_worker: bool = False) -> bool:
+    def take(self, frame: StreamFrame) -> bool:
         """Take an answer, perhaps to another viewer; return False if it was overwritten.
 
         Raises ViewerError for a frame of another kind.
-
-        Args:
-            frame: of the stream of pictures.
-            is_worker: a render worker drew it, whose GPU time counts.
         """
         meta = frame_of("picture", frame).meta
         if meta.get("viewer") != self._token:
@@ -220,11 +221,6 @@ class PictureRequests:
         self._answered = max(self._answered, request_number)
         for earlier in [n for n in self._requests if n <= request_number]:
             del self._requests[earlier]
-        seconds = max(self._now - sent.sent_at, 0.0)
-        if is_worker:
-            # It cannot have worked longer than it took to answer.
-            gpu_ms = min(float(meta.get("gpu_ms", 0.0)), seconds * 1e3)
-            self.budget.charge(sent.request.camera, gpu_ms)
         color = arrays.get("color")
         if color is None:
             fault_text = str(meta.get("trouble", ""))
@@ -238,7 +234,7 @@ class PictureRequests:
             pixels=np.ascontiguousarray(color),
             depth=arrays.get("depth"),
             ms=float(meta.get("ms", 0.0)),
-            seconds=seconds,
+            seconds=max(self._now - sent.sent_at, 0.0),
             received_at=self._now,
         )
         sent.inbox.put(picture)

@@ -19,7 +19,7 @@ from splatview_viewer.kinds.rendered.content import RenderedContent
 from splatview_viewer.kinds.rendered.picking import pick
 from splatview_viewer.kinds.rendered.requests import PictureRequest
 from splatview_viewer.kinds.rendered.state import RenderedState
-from splatview_viewer.kinds.rendered.trouble import draw_trouble
+from splatview_viewer.kinds.rendered.trouble import draw_trouble, draw_wait
 from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.scene_view.base import SceneViewBase
 from splatview_viewer.scene_view.frustums import Frustums
@@ -49,6 +49,8 @@ _MIN_DRAFT_SCALE = 0.25
 _REFRESH_SHARE = 0.25
 """Share of the time that the function may draw for a camera that rests, as the training
 goes on."""
+_LATE_S = 2
+"""Seconds without a picture after which the user is told that one is awaited."""
 _PENDING_S = 1.0
 """Seconds for which nothing else is drawn either while a picture is awaited."""
 
@@ -68,7 +70,8 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         self._laid: FunctionPicture | None = None
         """The picture that was drawn last."""
         self._moved_at = -math.inf
-        self._drawn_trouble = ""
+        self._drawn_words: tuple[str, int] = "", 0
+        """Trouble, and the seconds of waiting, that the last picture tells."""
         tools = [ToolStrip(self), Frustums(self), self.path, Navigate(self)]
         self.tools = ToolSet(self, tools)
 
@@ -95,8 +98,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         loads = self.data.loads
         request = PictureRequest(camera, loads)
         if picture is not None and self.is_moving:
-            budget_scale = self.data.requests.budget.draft_scale(camera)
-            scale = min(_draft_scale(picture, camera), budget_scale)
+            scale = _draft_scale(picture, camera)
             if scale < 1:
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and _is_same_view(picture.camera, camera):
@@ -131,6 +133,16 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         if self.data.fault_text or inbox is None:
             return self.data.fault_text
         return inbox.fault_text
+
+    @property
+    def _late_s(self) -> int:
+        """Whole seconds for which the function has been asked in vain; 0 below _LATE_S."""
+        data = self.data
+        is_asked = data.now < data.requests.sent_at + _LATE_S
+        late_s = int(self._inbox.seconds_without(data.now))
+        if not is_asked or late_s < _LATE_S:
+            return 0
+        return late_s
 
     # -- pictures ------------------------------------------------------------------
 
@@ -216,10 +228,11 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         data = self.data
         data.now = now
         needs_redraw = self._must_draw or self._inbox.has_change
-        needs_redraw |= self.fault_text != self._drawn_trouble
+        words = self.fault_text, self._late_s
+        needs_redraw |= words != self._drawn_words
         self._must_draw = False
         self._inbox.has_change = False
-        self._drawn_trouble = self.fault_text
+        self._drawn_words = words
         needs_redraw |= self.tools.tick(now)
         if self._inbox.request is not None and self.state.place.framed:
             self._want_present(self.rig.rect)
@@ -251,10 +264,13 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         if self.fault_text:
             above_bars = self.tools.above_bars(rect)
             draw_trouble(self.data.function, self.fault_text, above_bars, scale)
+        elif self._late_s:
+            above_bars = self.tools.above_bars(rect)
+            draw_wait(self.data.function, self._late_s, above_bars, scale)
         return needs_redraw
 
     def writes_about_picture(self) -> bool:
-        return self.has_lines or bool(self.fault_text)
+        return self.has_lines or bool(self.fault_text or self._late_s)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return self.tools.covered(rect)
@@ -299,11 +315,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
 
     @property
     def wants(self) -> Wants:
-        return Wants(
-            cuda=self.data.requests.budget.is_on_gpu,
-            moving=self.is_moving,
-            pending=self._is_pending,
-        )
+        return Wants(moving=self.is_moving, pending=self._is_pending)
 
     @property
     def _is_pending(self) -> bool:
