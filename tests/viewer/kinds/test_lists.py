@@ -14,8 +14,8 @@ FILES_ONLY = {"snapshot", "ranks"}
 """Kinds that no process publishes: they are read from files."""
 WITHOUT_ADAPTER = {"picture", "controls"}
 """Kinds of which `publish` takes no values."""
-UNSHOWN = {"tensors", "controls"}
-"""Kinds of which viewers have no view."""
+UNSHOWN = {"tensors"}
+"""Kinds that viewers never open."""
 
 
 def folder_of(package_file: str | None) -> Path:
@@ -45,10 +45,11 @@ def test_each_kind_has_an_adapter() -> None:
     assert modules >= set(adapters.ADAPTERS.values())
 
 
-def test_each_kind_with_a_view_has_a_folder() -> None:
+def test_each_kind_that_users_see_has_a_folder() -> None:
     folder = folder_of(kinds.__file__)
     folders = {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert folders == set(kinds.shown_kinds())
+    seen = {kind.name for kind in kinds.KINDS if kind.has_view or kind.of_run}
+    assert folders == seen
 
 
 def test_exactly_one_kind_is_recorded() -> None:

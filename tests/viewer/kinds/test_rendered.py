@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from support import drawn_scene
+from support.controlled_script import ControlledScript
 from support.drawn_scene import DrawnScene, answer, paint, scene_frame
 from support.frames import cloud, frame_of, gaussian_frame
 from support.view_cases import change_state, scene_view, view_pixels
@@ -22,6 +23,7 @@ from support.viewer import Viewer
 from support.wait import wait_until
 
 import splatview
+from splatview_ipc.kinds.controls import Control
 from splatview_viewer.__main__ import main
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.errors import RendererError
@@ -182,6 +184,27 @@ def test_camera_at_rest_leaves_time_to_the_training(
     assert content.requests.next_request(0, 1.3) is None
     view.tick(2.1)
     assert content.requests.next_request(0, 2.1) is not None
+
+
+def test_control_that_its_user_sets_is_seen_at_once(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    content = view.content
+    content.note_controls(1, is_answer=False)
+    view.tick(1.0)
+    view.draw(screen.framebuffer, RECT)
+    request = content.requests.next_request(0, 1.0)
+    content.requests.next_request(0, 1.2)
+    assert content.requests.take(answer_frame(request))
+    # The script changes one in each step: that leaves time to the training.
+    view.tick(1.3)
+    assert not content.note_controls(1, is_answer=True)
+    assert content.note_controls(2, is_answer=False)
+    view.tick(1.3)
+    assert content.requests.next_request(0, 1.3) is None
+    assert content.note_controls(3, is_answer=True)
+    view.tick(1.6)
+    assert content.requests.next_request(0, 1.6) is not None
 
 
 def test_point_under_a_pixel_is_found_by_depth_or_by_the_sample(
@@ -503,6 +526,8 @@ def test_pane_beside_gaussians_moves_with_them(
 def test_shot_is_of_exactly_its_camera(
     trainer: DrawnScene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # Controls of the script change nothing.
+    ControlledScript(trainer.publisher, [Control("on", "checkbox", True)])
     camera = camera_at(2.0)
     out = tmp_path / "out.png"
     args = ["shot", str(out), "--camera", camera.to_json(), "--size", f"{W}x{H}"]

@@ -96,6 +96,12 @@ class Kind:
     strip: bool = False
     """Belongs to a run, and is plotted in the panel beside other streams of that run.
     """
+    of_run: bool = False
+    """Belongs to a run as a whole: it is no entry of the list, and its content is beside
+    all other streams of that run (`workspace.script_controls`)."""
+    controlled: bool = False
+    """Its pictures depend on the script's controls: its content is told of each change
+    by `note_controls`."""
     plots_counts: bool = False
     """Its content plots the counts of its run's `counted` streams (`content.beside`)
     beside its own curves (`content.curves`)."""

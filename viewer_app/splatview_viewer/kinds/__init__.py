@@ -9,6 +9,7 @@ from splatview_viewer.core.kind import Kind, Link
 from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import (
     cameras,
+    controls,
     gaussians,
     image,
     memory,
@@ -32,6 +33,7 @@ KINDS = (
     scalars.KIND,
     memory.KIND,
     cameras.KIND,
+    controls.KIND,
     snapshot.KIND,
     ranks.KIND,
 )

@@ -35,6 +35,7 @@ _SECTIONS = (
     "Camera",
     "Training cameras",
     "Near and far",
+    "Controls",
     "Inspect",
     "Filter",
     "Select",

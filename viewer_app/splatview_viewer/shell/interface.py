@@ -21,6 +21,7 @@ from splatview_viewer.shell.overlay import draw_overlay, draw_readout
 from splatview_viewer.shell.palette import Palette
 from splatview_viewer.shell.run_state import run_state
 from splatview_viewer.shell.runs import Groups
+from splatview_viewer.shell.script_sections import ScriptSections
 from splatview_viewer.shell.sheet import SheetDrag, draw_sheet, head_of
 from splatview_viewer.shell.sparklines import Sparklines
 from splatview_viewer.shell.stream_list import Rows, draw_list
@@ -79,6 +80,7 @@ class Interface:
         """Those of the last frame, to be told to the user."""
         self.surface.focus.order = _BOARDS
         self.settings = KnownSettings()
+        self.scripts = ScriptSections()
         self.palette = Palette()
         self.groups = Groups()
         """The runs of the list."""

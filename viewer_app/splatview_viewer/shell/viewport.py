@@ -407,6 +407,7 @@ class Viewport:
         titled = [section for section in sections if section.title]
         for feature in self.user.catalogue.features:
             titled += [s for s in feature.sections(self) if s.tab == tab]
+        titled += self.user.interface.scripts.sections(self, tab)
 
         def draw_own() -> bool:
             changes = [section.draw() for section in untitled]

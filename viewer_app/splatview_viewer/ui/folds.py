@@ -41,22 +41,34 @@ def is_head_clicked_right() -> bool:
 
 def draw_small_fold(title: str, tip: str = "") -> bool:
     """Draw the head of rarely needed rows of a section; return True while it is open."""
-    scale = theme.scale()
     storage = imgui.get_state_storage()
     key = imgui.get_id(f"{title} is open")
     is_open = storage.get_bool(key, False)
-    width = imgui.get_content_region_avail().x
-    target = controls.item(title, width, theme.ROW_HEIGHT * scale)
-    if target.pressed:
+    if draw_small_head(title, is_open, tip):
         is_open = not is_open
         storage.set_bool(key, is_open)
+    return is_open
+
+
+def draw_small_head(title: str, is_open: bool, tip: str = "") -> bool:
+    """Draw the head of some rows of a section; return True if it was pressed.
+
+    Args:
+        title: its name, also for imgui.
+        is_open: True while the rows are below it.
+        tip: shown beside the panel.
+    """
+    scale = theme.scale()
+    width = imgui.get_content_region_avail().x
+    target = controls.item(title, width, theme.ROW_HEIGHT * scale)
     draw = imgui.get_window_draw_list()
     ink = theme.TEXT if target.hovered else theme.DIM
-    caret = "down" if is_open else "right"
+    caret = "down" if is_open != target.pressed else "right"
     icons.draw(
         draw, caret, (target.x + 6 * scale, target.middle[1]), ink, icons.CARET_SIZE
     )
     y = target.middle[1] - imgui.get_text_line_height() / 2
-    lettering.write(draw, round(target.x + 20 * scale), round(y), theme.u32(ink), title)
+    text = lettering.fitted(title, width - 20 * scale)
+    lettering.write(draw, round(target.x + 20 * scale), round(y), theme.u32(ink), text)
     controls.tip(tip)
-    return is_open
+    return target.pressed

@@ -91,15 +91,47 @@ def seek_row(label: str) -> None:
     _sought_row = label
 
 
+def sought_row() -> str:
+    """Return the label of the row that is to have the focus; "" for none."""
+    return _sought_row
+
+
+def note_rows(labels: Sequence[str]) -> None:
+    """Note the labels of rows, also of those that are not drawn now."""
+    if _noted_rows is not None:
+        _noted_rows.extend(labels)
+
+
+_label_indent = 0.0
+"""Points by which the labels of rows are further to the right."""
+
+
+@contextmanager
+def indented_labels(points: float) -> Iterator[None]:
+    """Put the labels of the rows that are drawn inside further to the right."""
+    global _label_indent
+    previous = _label_indent
+    _label_indent = points
+    try:
+        yield
+    finally:
+        _label_indent = previous
+
+
 def row(label: str) -> None:
     """Start a row; the next item fills what is left of it."""
-    if _noted_rows is not None:
-        _noted_rows.append(label)
+    note_rows((label,))
     is_sought = bool(_sought_row) and label == _sought_row
     start = imgui.get_cursor_pos_x()
     imgui.align_text_to_frame_padding()
     label_width = theme.LABEL_WIDTH * theme.scale()
-    dim(fitted(label, label_width - 4 * theme.scale()))
+    if _label_indent:
+        imgui.set_cursor_pos_x(start + _label_indent * theme.scale())
+    label_text = fitted(label, label_width - (4 + _label_indent) * theme.scale())
+    if label_text.isascii():
+        dim(label_text)
+    else:
+        _write_in_row(label_text)
     imgui.same_line(start + label_width)
     imgui.set_next_item_width(-_FLOAT_MIN)
     if is_sought:
@@ -108,8 +140,22 @@ def row(label: str) -> None:
         controls.focus_next()
 
 
+def _write_in_row(text: str) -> None:
+    """Write a text in any script around the middle of a row."""
+    corner = imgui.get_cursor_screen_pos()
+    imgui.dummy(ImVec2(lettering.measure(text).x, theme.ROW_HEIGHT * theme.scale()))
+    middle = corner.y + theme.ROW_HEIGHT * theme.scale() / 2
+    controls.write_around(text, corner.x, middle, theme.DIM)
+
+
 def dim(text: str) -> None:
     imgui.text_disabled(text)
+
+
+def is_typing() -> bool:
+    """Return whether something is typed into the last item."""
+    context = imgui.get_current_context()
+    return imgui.is_item_active() and context.input_text_state.id_ == context.active_id
 
 
 def slider(
@@ -121,6 +167,7 @@ def slider(
     *,
     reset: float | None = None,
     log: bool = False,
+    step: float = 0.0,
 ) -> float:
     """Draw a slider; return the value after this frame.
 
@@ -134,6 +181,7 @@ def slider(
         fmt: as printf has it, or a word for the value.
         reset: the default, which a right click or Backspace sets; None for nothing.
         log: True for a scale of powers of ten.
+        step: the least change by a press of an arrow.
     """
     corner = imgui.get_cursor_screen_pos()
     row(label)
@@ -167,7 +215,7 @@ def slider(
     controls.tip(_slider_tip(tip, reset))
     if reset is not None and _asks_for_default():
         return reset
-    moved = _moved_by_keys(value, limits, log)
+    moved = _moved_by_keys(value, limits, log, step)
     if moved is not None:
         return moved
     if edited:
@@ -197,7 +245,7 @@ def _asks_for_default() -> bool:
 
 
 def _moved_by_keys(
-    value: float, limits: tuple[float, float], log: bool
+    value: float, limits: tuple[float, float], log: bool, step: float
 ) -> float | None:
     """Return the value that the arrows give the last item, a slider; None without.
 
@@ -210,7 +258,8 @@ def _moved_by_keys(
     low, high = limits
     if log and low > 0 and value > 0:
         return min(max(value * (high / low) ** share, low), high)
-    return min(max(value + share * (high - low), low), high)
+    change = max(abs(share) * (high - low), step)
+    return min(max(value + math.copysign(change, steps), low), high)
 
 
 def _draw_changed_dot(corner: ImVec2) -> None:

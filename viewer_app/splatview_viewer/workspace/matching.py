@@ -33,8 +33,8 @@ class StreamMatcher:
         """Give each new stream an entry, and remove entries whose streams are gone.
 
         A new stream continues the entry of an ended stream of the same name and kind, if
-        there is one. Streams that are drawn over others, and streams of ended runs, get
-        no entry. An entry that a viewport shows stays.
+        there is one. Streams that are drawn over others or belong to a whole run, and
+        streams of ended runs, get no entry. An entry that a viewport shows stays.
 
         Args:
             now: time of the loop's turn, in seconds.
@@ -47,7 +47,8 @@ class StreamMatcher:
         present = {id(stream) for stream in streams}
         for stream in streams:
             is_new = id(stream) not in slot_of_stream
-            if is_new and stream.run.alive and not stream.info.over:
+            is_entry = not stream.info.over and not about(stream.kind).of_run
+            if is_new and is_entry and stream.run.alive:
                 self._add_stream(stream, present)
         for slot in slot_of_stream.values():
             # `_add_stream` may have given the slot another stream.

@@ -87,7 +87,8 @@ class Pump:
         has_values = False
         for slot in catalogue.watched():
             has_values |= self._feeder.take_in(slot, now)
-        has_linked_values = catalogue.links.read(now)
+        has_linked_values = catalogue.script_controls.read(now)
+        has_linked_values |= catalogue.links.read(now)
         return has_commands or has_values or has_linked_values
 
     def _may_wait(self, now: float) -> bool:
@@ -117,6 +118,7 @@ class Pump:
             # The entry of a stream that is gone stays for as long as it is seen.
             self._matched_changes = -1
         catalogue.links.hand_over()
+        catalogue.script_controls.update()
         self._matcher.open_oom_snapshots()
         self._matcher.pass_on_selections()
         return has_commands

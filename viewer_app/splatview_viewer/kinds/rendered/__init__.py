@@ -44,6 +44,7 @@ KIND = Kind(
     rank=0,
     compared=True,
     filmed=True,
+    controlled=True,
     links=(
         CamerasLink("cameras"),
         PictureLink("picture", over=True, in_order=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,12 @@ class RenderedContent:
         self.summary: RenderedSummary | None = None
         self.sample: SceneSample | None = None
         self.loads = 0
+        """Number of versions of the scene, also of those by another control."""
+        self.asked_loads = 0
+        """The version that the controls made which a user here set last."""
+        self.controlled_at = -math.inf
+        """When that was."""
+        self._controls_version: int | None = None
         self.function = ""
         """The name of the function that draws."""
         self.step: int | None = None
@@ -70,6 +77,23 @@ class RenderedContent:
         step = frame.meta.get("step")
         self.step = step if type(step) is int else None
         self.loads += 1
+        return True
+
+    def note_controls(self, version: int, is_answer: bool) -> bool:
+        """Take note of the version of the script's controls; return whether it is new.
+
+        is_answer: a user of this viewer has set one of them, and waits for the picture.
+        """
+        if version == self._controls_version:
+            return False
+        is_first = self._controls_version is None
+        self._controls_version = version
+        if is_first:
+            return False
+        self.loads += 1
+        if is_answer:
+            self.asked_loads = self.loads
+            self.controlled_at = self.now
         return True
 
     def current_sample(self) -> SceneSample | None:

@@ -82,8 +82,9 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
 
     @property
     def is_moving(self) -> bool:
-        """True if the camera was moved just now."""
-        return self.data.now - self._moved_at < _REST_S
+        """True if the camera was moved, or a control of the script set, just now."""
+        moved_at = max(self._moved_at, self.data.controlled_at)
+        return self.data.now - moved_at < _REST_S
 
     def mark_moving(self) -> None:
         """Prefer a smooth picture to a sharp one for now."""
@@ -103,7 +104,8 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and _is_same_view(picture.camera, camera):
             pause = picture.seconds / _REFRESH_SHARE
-            if self.data.now < picture.received_at + pause:
+            is_asked = picture.request.loads < self.data.asked_loads
+            if not is_asked and self.data.now < picture.received_at + pause:
                 request = PictureRequest(picture.camera, picture.request.loads)
         if self._inbox.want(request, self.data.now):
             # The request is sent in the next turn.

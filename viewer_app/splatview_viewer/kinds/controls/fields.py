@@ -1,0 +1,253 @@
+"""The fields of a script's controls in the panel, one for each form.
+
+Each is drawn with imgui in the row of its control, and returns the value after this frame.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_ipc.kinds.controls import MAX_TEXT
+from splatview_ipc.system.terminal import printable
+from splatview_viewer.ui import controls, lettering, theme, widgets
+from splatview_viewer.ui.color_field import draw_color, draw_swatch, hex_digits
+from splatview_viewer.ui.drags import columns, drag
+from splatview_viewer.ui.text_field import text_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from splatview_ipc.kinds.controls import Control, Value
+
+_DIGITS = 7
+"""Digits of a number that imgui has edited, which are as many as 32 bits have."""
+_MAX_DRAGGED = 1e7
+"""Numbers above it are typed only: 32 bits would round them."""
+_NO_BOUND = 3e38
+_PADDING = 10.0
+"""Points from the left of a field to its text."""
+_RESTING_REASON = "The script has ended"
+
+
+class Field(NamedTuple):
+    """A control as one row shows it."""
+
+    control: Control
+    label: str
+    """Its name, without characters that cannot be shown."""
+    value: Any
+    """What is shown before this frame."""
+    start: Any
+    """Its first value, which says how fast a drag changes it."""
+    numbers: slice
+    """The numbers of a vector that are in this row."""
+
+    @property
+    def tip(self) -> str:
+        """The text that is shown once the pointer rests on it."""
+        bounds = _bounds_text(self.control)
+        return f"{self.label}\n{bounds}" if bounds else self.label
+
+
+def _bounds_text(control: Control) -> str:
+    """Return the numbers that a control allows, in words; "" where all."""
+    low = control.low
+    high = control.high
+    if low is not None and high is not None:
+        return f"{low:.6g} to {high:.6g}"
+    if low is not None:
+        return f"{low:.6g} or more"
+    if high is not None:
+        return f"{high:.6g} or less"
+    return ""
+
+
+def _draw_slider(field: Field) -> Value:
+    control = field.control
+    low = control.low
+    high = control.high
+    assert low is not None
+    assert high is not None
+    if max(abs(low), abs(high)) > _MAX_DRAGGED:
+        return _draw_number(field)
+    is_whole = isinstance(field.value, int)
+    new = widgets.slider(
+        field.label,
+        field.tip,
+        field.value,
+        (low, high),
+        _format_of(field.value),
+        step=1.0 if is_whole else 0.0,
+    )
+    return _as_edited(control, field.value, new)
+
+
+def _draw_checkbox(field: Field) -> Value:
+    return widgets.check(field.label, field.tip, field.value)
+
+
+def _draw_button(field: Field) -> Value:
+    """Draw a button; its value is the number of its clicks."""
+    clicks = f"Clicked {field.value:,} times"
+    is_pressed = controls.button(
+        field.label, name=f"##{field.label}", width=-1, hint=f"{field.label}\n{clicks}"
+    )
+    return field.value + is_pressed
+
+
+def _draw_dropdown(field: Field) -> Value:
+    options = {choice: printable(choice) for choice in field.control.choices}
+    return widgets.choice(field.label, field.tip, field.value, options)
+
+
+def _draw_text(field: Field) -> Value:
+    widgets.row(field.label)
+    edited, text = text_field(f"##{field.label}", "", field.value)
+    controls.tip(f"{field.tip}\nSet by Enter, or by leaving the field.")
+    if edited:
+        return text[:MAX_TEXT]
+    return field.value
+
+
+def _draw_color(field: Field) -> Value:
+    return draw_color(field.label, field.tip, field.value)
+
+
+def _draw_number(field: Field) -> Value:
+    widgets.row(field.label)
+    new = _draw_numbers(field, [field.value], [field.start])
+    controls.tip(f"{field.tip}\nDrag, or Ctrl + click to type a number.")
+    return _as_edited(field.control, field.value, new[0])
+
+
+def _draw_vector(field: Field) -> Value:
+    is_first = not field.numbers.start
+    widgets.row(field.label if is_first else "")
+    old = field.value[field.numbers]
+    new = _draw_numbers(field, old, field.start)
+    controls.tip(f"{field.tip}\nDrag, or Ctrl + click to type a number.")
+    vector = list(field.value)
+    vector[field.numbers] = [
+        _as_edited(field.control, *pair) for pair in zip(old, new, strict=True)
+    ]
+    return tuple(vector)
+
+
+def _draw_numbers(
+    field: Field, values: Sequence[float], starts: Sequence[float]
+) -> Sequence[float]:
+    """Draw fields for numbers in what is left of a row; return them after this frame."""
+    fmt = _format_of(values[0])
+    name = f"{field.label}.{field.numbers.start or 0}"
+    imgui.begin_group()
+    if max(map(abs, values)) > _MAX_DRAGGED:
+        _, new = widgets.vector(name, values, fmt)
+    else:
+        step = _drag_step(field.control, starts)
+        limits = _limits_of(field.control)
+        new = [
+            drag(f"##{name}.{index}", values[index], step, fmt, limits)
+            for index in columns(len(values))
+        ]
+    imgui.end_group()
+    return new
+
+
+def _drag_step(control: Control, starts: Sequence[float]) -> float:
+    """Return what a pixel of dragging changes."""
+    if control.low is not None and control.high is not None:
+        step = (control.high - control.low) / 400
+    else:
+        step = (max(map(abs, starts)) or 1.0) / 100
+    if isinstance(control.value, int):
+        return max(round(step), 1)
+    return step
+
+
+def _limits_of(control: Control) -> tuple[float, float]:
+    """Return the bounds of numbers as `drag` has them."""
+    if control.low is None and control.high is None:
+        return 0.0, 0.0
+    low = -_NO_BOUND if control.low is None else control.low
+    high = _NO_BOUND if control.high is None else control.high
+    return low, high
+
+
+def _format_of(number: float) -> str:
+    if isinstance(number, int):
+        return "%.0f"
+    return "%.5g"
+
+
+def _as_edited(control: Control, old: float, new: float) -> float:
+    """Return a number after it was edited, as the control allows it.
+
+    imgui knows numbers of 32 bits, and no whole ones.
+    """
+    if new == old or not math.isfinite(new):
+        return old
+    if abs(new) <= _MAX_DRAGGED:
+        new = float(f"{new:.{_DIGITS}g}")
+    if control.low is not None:
+        new = max(new, control.low)
+    if control.high is not None:
+        new = min(new, control.high)
+    if isinstance(old, int):
+        return round(new)
+    return new
+
+
+FIELDS: Mapping[str, Callable[[Field], Value]] = {
+    "slider": _draw_slider,
+    "checkbox": _draw_checkbox,
+    "button": _draw_button,
+    "dropdown": _draw_dropdown,
+    "text": _draw_text,
+    "color": _draw_color,
+    "number": _draw_number,
+    "vector": _draw_vector,
+}
+"""Draws the field of each form, and returns the value after this frame."""
+
+
+def draw_resting(field: Field) -> None:
+    """Draw a control that nothing can set any more, in faint letters."""
+    control = field.control
+    if control.form == "button":
+        name = f"##{field.label}"
+        controls.button(field.label, name=name, width=-1, reason=_RESTING_REASON)
+        return
+    if control.form == "checkbox":
+        widgets.check(field.label, "", field.value, reason=_RESTING_REASON)
+        return
+    is_first = not field.numbers.start
+    widgets.row(field.label if is_first else "")
+    scale = theme.scale()
+    width = imgui.get_content_region_avail().x
+    name = f"##{field.label}"
+    ground = controls.item(name, width, theme.ROW_HEIGHT * scale, enabled=False)
+    controls.tip(f"{field.label}\n{_RESTING_REASON}")
+    controls.fill(ground, theme.FIELD)
+    x = ground.x + _PADDING * scale
+    if control.form == "color":
+        side = 16 * scale
+        corner = ImVec2(x, ground.middle[1] - side / 2)
+        draw_swatch(imgui.get_window_draw_list(), corner, field.value, side)
+        x += side + 9 * scale
+    text = lettering.fitted(_value_text(field), ground.high.x - 4 * scale - x)
+    controls.write_around(text, x, ground.middle[1], theme.FAINT)
+
+
+def _value_text(field: Field) -> str:
+    value = field.value
+    match field.control.form:
+        case "color":
+            return hex_digits(value)
+        case "vector":
+            return ", ".join(f"{number:.5g}" for number in value[field.numbers])
+        case "slider" | "number":
+            return _format_of(value) % value
+    return printable(value)

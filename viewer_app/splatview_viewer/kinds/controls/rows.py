@@ -1,0 +1,96 @@
+"""The rows of a script's controls: of the same height, so that many cost nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from splatview_ipc.system.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from splatview_ipc.kinds.controls import Control
+
+_IN_A_ROW = 4
+"""Numbers of a vector beside each other at most."""
+
+
+class FolderRow(NamedTuple):
+    """The head of a folder."""
+
+    path: str
+    """The names of the folders around it and its own, with "/" between them."""
+    title: str
+    depth: int
+    """Number of folders around it."""
+
+
+class ControlRow(NamedTuple):
+    """A control, or a part of a vector."""
+
+    place: int
+    """In the list of controls."""
+    depth: int
+    numbers: slice = slice(None)
+    """The numbers of a vector that are in this row."""
+
+
+Row = FolderRow | ControlRow
+
+
+def folder_path(control: Control) -> str:
+    """Return the path of the folder that a control is in; "" for none."""
+    return "/".join(filter(None, control.folder.split("/")))
+
+
+def parents_of(path: str) -> list[str]:
+    """Return the paths of a folder and of those around it, the outermost first."""
+    names = path.split("/") if path else []
+    return ["/".join(names[: count + 1]) for count in range(len(names))]
+
+
+def rows_of(controls: Sequence[Control], closed: Collection[str]) -> list[Row]:
+    """Return the rows of the panel, from the top.
+
+    A folder is where the first of its controls is.
+
+    Args:
+        controls: in the order of their declaration.
+        closed: paths of the folders of which only the head is a row.
+    """
+    members: dict[str, list[int | str]] = {"": []}
+    for index, control in enumerate(controls):
+        path = folder_path(control)
+        parent = ""
+        for folder in parents_of(path):
+            if folder not in members:
+                members[folder] = []
+                members[parent].append(folder)
+            parent = folder
+        members[path].append(index)
+    rows: list[Row] = []
+    waiting: list[int | str] = list(reversed(members[""]))
+    while waiting:
+        member = waiting.pop()
+        if isinstance(member, int):
+            rows += _rows_of_control(controls[member], member)
+            continue
+        *_, title = member.split("/")
+        rows.append(FolderRow(member, printable(title), member.count("/")))
+        if member not in closed:
+            waiting += reversed(members[member])
+    return rows
+
+
+def _rows_of_control(control: Control, index: int) -> list[ControlRow]:
+    """Return the rows of a control: several for a long vector."""
+    path = folder_path(control)
+    depth = path.count("/") + 1 if path else 0
+    if not isinstance(control.value, tuple) or control.form != "vector":
+        return [ControlRow(index, depth)]
+    count = len(control.value)
+    columns = min(count, _IN_A_ROW)
+    if count > _IN_A_ROW and count % _IN_A_ROW:
+        columns = 3
+    starts = range(0, count, columns)
+    return [ControlRow(index, depth, slice(i, i + columns)) for i in starts]

@@ -1,0 +1,180 @@
+"""The controls of the scripts whose streams are shown: read, and set by users.
+
+A run has one stream of them, which is no entry of the list. It is shared while a panel is
+open beside a stream of its run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from splatview_viewer.kinds import about
+from splatview_viewer.kinds.controls import LINK
+from splatview_viewer.kinds.controls.content import ScriptControls
+from splatview_viewer.workspace.links import Feed, open_linked
+from splatview_viewer.workspace.shards import runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_ipc.kinds.controls import Value
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_viewer.workspace.catalogue import Catalogue, ViewportLike
+    from splatview_viewer.workspace.slot import Slot
+
+_ANSWER_S = 1.0
+"""Seconds for which a change of the controls counts as the answer to a user here."""
+
+
+class RunControls:
+    """The controls of one run, or of the processes that train together."""
+
+    def __init__(self, streams: Sequence[RemoteStream]) -> None:
+        """Read the first of the streams; what users set goes to all of them."""
+        self.streams = streams
+        self.content = ScriptControls()
+        self.content.send = self._send
+        self._feed = Feed(LINK, self, streams[0])
+
+    @property
+    def run_name(self) -> str:
+        return self.streams[0].run.name
+
+    @property
+    def fault(self) -> str:
+        """Why the controls cannot be shown; "" where they can."""
+        return self._feed.fault or self.streams[0].fault or ""
+
+    def _send(self, name: str, value: Value, clicks: int) -> None:
+        for stream in self.streams:
+            stream.set_control(name, value, clicks)
+
+    def read(self, now: float) -> bool:
+        """Take in what is new; return whether something looks different."""
+        feed = self._feed
+        feed.tend(now)
+        for stream in self.streams[1:]:
+            open_linked(stream)
+        has_changed = self.content.settle(now)
+        has_ended = not feed.stream.run.alive
+        if has_ended != self.content.has_ended:
+            self.content.has_ended = has_ended
+            has_changed = True
+        if feed.stream.version > feed.last_version and now >= feed.next_read:
+            has_changed |= feed.take(now)
+        return has_changed
+
+    def release(self) -> None:
+        for stream in self.streams:
+            stream.release()
+
+
+class ControlsOfRuns:
+    """The controls of all runs that are shown with a panel."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._streams: dict[RemoteRun, RemoteStream] = {}
+        """The stream of controls of each run that has one."""
+        self._streams_state = -1
+        """Changes of the subscriber when `_streams` was found."""
+        self._shown: dict[ViewportLike, list[RunControls]] = {}
+        """The controls beside each viewport."""
+        self._opened: dict[tuple[int, ...], RunControls] = {}
+        """By the `id` of each of their streams."""
+
+    def shown_beside(self, viewport: ViewportLike) -> Sequence[RunControls]:
+        """Return the controls of the runs that a viewport with a panel shows."""
+        return self._shown.get(viewport, ())
+
+    def update(self) -> None:
+        """Open the controls of what is shown with a panel, and release all others."""
+        self._find_streams()
+        if not self._streams and not self._opened:
+            return
+        self._shown = {}
+        opened: dict[tuple[int, ...], RunControls] = {}
+        for viewport in self._catalogue.viewports:
+            slot = self._catalogue.slot_of(viewport)
+            if slot is None or not viewport.has_panel:
+                continue
+            shown: dict[RunControls, None] = {}
+            for streams in self._streams_of(slot):
+                key = tuple(map(id, streams))
+                controls = opened.get(key) or self._opened.get(key)
+                opened[key] = controls or RunControls(streams)
+                shown[opened[key]] = None
+            self._shown[viewport] = list(shown)
+        for key, controls in self._opened.items():
+            if key not in opened:
+                controls.release()
+        self._opened = opened
+
+    def _find_streams(self) -> None:
+        subscriber = self._catalogue.subscriber
+        if subscriber.changes == self._streams_state:
+            return
+        self._streams_state = subscriber.changes
+        self._streams = {
+            stream.run: stream
+            for stream in subscriber.streams
+            if about(stream.kind).of_run
+        }
+
+    def _streams_of(self, slot: Slot) -> list[list[RemoteStream]]:
+        """Return the streams of controls of an entry's run, or of each that it compares.
+
+        Processes that train together count as one run.
+        """
+        slots = self._catalogue.slots
+        found = []
+        for key in slot.source.uses:
+            if key in slots:
+                found += self._streams_of(slots[key])
+        if slot.source.stream is not None:
+            runs = runs_of(slot.source.stream)
+            streams = [self._streams[run] for run in runs if run in self._streams]
+            # The one that is read has to be alive.
+            streams.sort(key=_has_ended)
+            if streams:
+                found.append(streams)
+        return found
+
+    def read(self, now: float) -> bool:
+        """Read the controls that are shown; return whether something looks different."""
+        if not self._streams and not self._opened:
+            return False
+        has_changed = False
+        for controls in self._opened.values():
+            if controls.read(now):
+                has_changed = True
+                self._mark(controls)
+        for slot in self._catalogue.watched():
+            if about(slot.entry.kind).controlled and slot.content is not None:
+                has_changed |= self._tell(slot, now)
+        return has_changed
+
+    def _mark(self, controls: RunControls) -> None:
+        """Draw the interface of the users who see these controls."""
+        for viewport, shown in self._shown.items():
+            if controls in shown:
+                viewport.user.mark_interface()
+
+    def _tell(self, slot: Slot, now: float) -> bool:
+        """Tell what is drawn with controls of their version; return whether it is new."""
+        stream = self._streams.get(slot.source.stream.run)
+        if stream is None:
+            return False
+        set_times = [
+            controls.content.set_at
+            for controls in self._opened.values()
+            if stream in controls.streams
+        ]
+        is_answer = now < max(set_times, default=-math.inf) + _ANSWER_S
+        return slot.content.note_controls(stream.version, is_answer)
+
+
+def _has_ended(stream: RemoteStream) -> bool:
+    return not stream.run.alive
