@@ -17,6 +17,8 @@ from splatview_ipc.publisher.transport_choice import STAYING_KINDS
 from splatview_ipc.transports import TRANSPORTS
 
 if TYPE_CHECKING:
+    import torch
+
     from splatview_ipc.publisher.channel import Channel, Value
     from splatview_ipc.transports import Writer
 
@@ -112,7 +114,7 @@ class StreamTurns(StreamChannels):
             return
         layout, (tensors, _) = value
         with self._lock, choice.behind_trainer(layout.device):
-            fields = layout.frame(tensors)
+            fields = layout.frame(tensors) or _no_field(layout.device)
             writer = channel.writer
             channel.is_outgrown = False
             if writer is not None and writer.fits(fields):
@@ -302,3 +304,10 @@ class StreamTurns(StreamChannels):
                 return  # that call drops the writers, one of which it is just using
             self._drop_writers()
             self._channels = {}
+
+
+def _no_field(device: str) -> dict[str, torch.Tensor]:
+    """Return a field without values, which tells a writer of metadata their device."""
+    import torch
+
+    return {"": torch.empty(0, device=device)}

@@ -6,7 +6,7 @@ slot's number into its `done` word there (zero-copy: after each version, into
 
 Invariants, beside those of `splatview_ipc.shm.slot_writer`
 1. `done` is written by the GPU: the processor stores to it only where nothing was
-   queued that will (a failed copy).
+   queued that will (a failed copy, or no tensors).
 2. The slot's odd number is seen before its copy is queued, and no copy is queued into a
    slot before the last one into it has ended: two copies never meet there, whatever
    their streams.
@@ -108,6 +108,10 @@ class GpuSlotWriter(SlotWriter):
         sources: list[torch.Tensor],
         even_sequence: int,
     ) -> None:
+        if not sources:
+            # Metadata come through also when the GPU has failed.
+            self.set_done(slot, even_sequence)
+            return
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source, non_blocking=True)
         self._mark(slot, even_sequence)

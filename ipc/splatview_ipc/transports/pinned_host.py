@@ -60,6 +60,8 @@ class PinnedHostWriter(GpuSlotWriter):
         # Before anything else: asking how a copy goes would spoil the capture.
         if driver.is_capturing():
             return False
+        if not tensors:
+            return super().write(kind, tensors, meta, version, confirmed)
         if self._copied_at is not None:
             # Asking would spoil a capture in another thread as well.
             with driver.relaxed_capture():
@@ -79,6 +81,9 @@ class PinnedHostWriter(GpuSlotWriter):
         sources: list[torch.Tensor],
         even_sequence: int,
     ) -> None:
+        if not sources:
+            super()._copy(slot, targets, sources, even_sequence)
+            return
         started_at = time.perf_counter()
         if self._pinned:
             self._copy_start.record()
