@@ -100,9 +100,19 @@ class DrawnScene:
     """A trainer with a scene "scene" and a function that draws it on request."""
 
     def __init__(
-        self, draw: DrawFunction = paint, publisher: Publisher | None = None
+        self,
+        draw: DrawFunction = paint,
+        publisher: Publisher | None = None,
+        device: str = "cpu",
     ) -> None:
-        """Publish a scene in a run of its own, or in a given one."""
+        """Publish a scene in a run of its own, or in a given one.
+
+        Args:
+            draw: draws its pictures.
+            publisher: the run; None: another one.
+            device: where pictures are drawn.
+        """
+        self._device = device
         self.points = corner_points()
         self.draw = draw
         self.ms = 1.0
@@ -124,9 +134,15 @@ class DrawnScene:
         self._publish(self._scene, {"points": self.points}, function=FUNCTION, **meta)
 
     def _publish(self, stream: Any, arrays: Picture, **meta: Any) -> None:
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        device = "cpu"
+        if stream is self._pictures:
+            device = self._device
+        tensors = {}
+        for name, array in arrays.items():
+            tensors[name] = torch.from_numpy(array).to(device)
         shape = next((tuple(t.shape) for t in tensors.values()), ())
-        stream.describe(FrameLayout(stream.kind, tuple(tensors), shape))
+        layout = FrameLayout(stream.kind, tuple(tensors), shape, device=device)
+        stream.describe(layout, copy=True)
         stream.publish_awaited((tuple(tensors.values()), meta))
 
     def _answer(self, request: Draw) -> None:

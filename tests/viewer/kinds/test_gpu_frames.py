@@ -8,11 +8,14 @@ thing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.drawn_scene import scene_frame
+from support.frames import frame_of
 from support.gpu_stand_ins import (
     Drafter,
     Memory,
@@ -26,16 +29,21 @@ from support.view_cases import (
     VIEW_USERS,
     H,
     W,
+    change_state,
     image_view,
     scene_view,
     view_pixels,
 )
 from support.wait import clock
 
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.frame import StreamFrame
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Wheel
+from splatview_viewer.kinds import links_of, make_view
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.workspace.links import Feed
 
 
 @pytest.fixture(autouse=True)
@@ -248,6 +256,124 @@ def test_scene_overwritten_while_it_is_read_is_never_shown(
     assert not any(view.wants.stale for view in both_views)
     for view, pixels in zip(both_views, last_pictures, strict=True):
         assert (view_pixels(view, screen) != pixels).any()
+
+
+# -- pictures of a function ----------------------------------------------------
+
+
+@pytest.fixture
+def drawn_scenes(screen: OffscreenScreen) -> Iterator[list[Any]]:
+    """Return a scene whose pictures come on a GPU, and one whose come to the host."""
+    screen.resize(W, H)
+    views = [make_view("rendered", screen.ctx) for _ in range(2)]
+    for view in views:
+        view.update(scene_frame())
+        change_state(view, background=(0.2, 0.5, 0.7))
+        view.draw(screen.framebuffer, RECT)
+    yield views
+    for view in views:
+        view.close()
+
+
+def drawn_picture(
+    view: Any, *, on_gpu: bool, shift: int = 0, now: float = 0.0
+) -> Shared | StreamFrame:
+    """Return the answer to a view's request: half transparent, the lower part far."""
+    request = view.content.requests.next_request(0, now)
+    height = request.camera.height
+    rows = torch.arange(height)[:, None].expand(height, request.camera.width)
+    color = torch.stack([rows % 120, rows * 2 % 120, rows * 3 % 120], dim=2)
+    tensors = {
+        "color": (color + shift).to(torch.uint8),
+        "alpha": (rows % 100 + 130).to(torch.uint8),
+        "depth": 2.0 + 0.25 * (rows // (height // 2)),
+    }
+    meta = {"viewer": request.viewer, "request": request.number, "ms": 1.0}
+    if on_gpu:
+        return Shared("picture", tensors, **meta)
+    return frame_of("picture", tensors, **meta)
+
+
+def test_picture_on_a_gpu_is_shown_as_one_in_host_memory(
+    drawn_scenes: list[Any], screen: OffscreenScreen
+) -> None:
+    pictures = []
+    points = []
+    for on_gpu, view in zip((True, False), drawn_scenes, strict=True):
+        answer = drawn_picture(view, on_gpu=on_gpu)
+        frame = answer.frame if isinstance(answer, Shared) else answer
+        assert view.content.requests.take(frame)
+        frame.close()
+        assert view.view.drawn_camera is not None
+        pictures.append(view_pixels(view, screen))
+        camera = view.view.picture.camera
+        point = view.view.pick_later(camera, W / 2, H - 3.0)().point
+        np.testing.assert_allclose(camera.to_local(point)[2], 2.25)
+        points.append(point)
+    assert pictures[0].std() > 10
+    np.testing.assert_array_equal(*pictures)
+    np.testing.assert_array_equal(*points)
+
+
+def test_picture_overwritten_while_it_is_copied_is_not_shown(
+    drawn_scenes: list[Any], screen: OffscreenScreen
+) -> None:
+    view = drawn_scenes[0]
+    requests = view.content.requests
+    first = drawn_picture(view, on_gpu=True)
+    assert isinstance(first, Shared)
+    assert requests.take(first.frame)
+    shown_pixels = view_pixels(view, screen)
+    view.update(scene_frame(1))
+    for now, is_intact in ((10.0, False), (20.0, True)):
+        view.tick(now)
+        shared = drawn_picture(view, on_gpu=True, shift=100, now=now)
+        assert isinstance(shared, Shared)
+        shared.is_intact = is_intact
+        assert requests.take(shared.frame) == is_intact
+        view.tick(now)
+        assert (view_pixels(view, screen) == shown_pixels).all() != is_intact
+
+
+class NoBridge:
+    """Stand-in for OpenGL that reads no memory of others."""
+
+    def __init__(self, ctx: Any) -> None:
+        pass
+
+    def put(self, tensor: Any, layout: str) -> Any:
+        raise SharingError("OpenGL has no GL_EXT_memory_object")
+
+    def close(self) -> None:
+        pass
+
+
+def test_picture_in_memory_that_opengl_cannot_read_comes_in_another_way(
+    drawn_scenes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("splatview_viewer.kinds.rendered.textures.AutoBridge", NoBridge)
+    view = drawn_scenes[0]
+    shared = drawn_picture(view, on_gpu=True)
+    assert isinstance(shared, Shared)
+    reasons: list[str] = []
+    frames = [shared.frame]
+    run = SimpleNamespace(alive=True)
+
+    def read_next(last_version: int) -> StreamFrame | None:
+        return frames[0] if last_version < frames[0].version else None
+
+    stream: Any = SimpleNamespace(
+        read_next=read_next, refuse=reasons.append, version=1, run=run
+    )
+    (link,) = (link for link in links_of("rendered") if link.kind == "picture")
+    feed = Feed(link, view, stream)
+    feed.content = view.content
+    assert not feed.take(0.0)
+    assert reasons == ["OpenGL has no GL_EXT_memory_object"]
+    color = torch.full((H, W, 3), 90, dtype=torch.uint8)
+    frames[0] = frame_of("picture", {"color": color}, **shared.frame.meta)
+    assert feed.take(0.0)
+    assert (view.view.picture.pixels.color == 90).all()
 
 
 # -- drafts --------------------------------------------------------------------

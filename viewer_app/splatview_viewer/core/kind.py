@@ -25,8 +25,8 @@ class Link:
     kind: str
     """The kind of the streams that feed."""
     over: bool = False
-    """They were published over the stream that is shown, and are read to host memory,
-    frame by frame. Otherwise the link leads to the entry of this kind of the same run,
+    """They were published over the stream that is shown, and are read frame by frame, to
+    host memory unless they come `on_gpu`. Otherwise the link leads to the entry of this kind of the same run,
     whose content is shared (`use`)."""
     plotted: bool = False
     """They are plotted in the panel, and not in the picture."""
@@ -35,12 +35,14 @@ class Link:
     in_order: bool = False
     """Each frame counts, as an answer to a request does: they are taken one after the
     other, and a view itself says when it has something new to show."""
+    on_gpu: bool = False
+    """Frames come in GPU memory where this process can open that."""
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         """Take the newest frame of a stream, or the next one (`in_order`).
 
         Returns False when it was overwritten meanwhile. Raises ViewerError for a frame
-        that cannot be shown.
+        that cannot be shown, and SharingError for one whose memory cannot be read.
         """
         raise NotImplementedError
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import about, links_of
 from splatview_viewer.workspace.shards import runs_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 PLOT_PERIOD_S = 0.5
 """Seconds between two values of what is visible in the panel alone."""
-_FIRST_MISS_S = 0.0005
+_FIRST_MISS_S = 0.000125
 """Seconds to the second attempt to read what was announced and has not come; each
 further attempt doubles them."""
 _LAST_MISS_S = 1 / 15
@@ -36,8 +37,10 @@ _LAST_MISS_S = 1 / 15
 _SLOW_TAKE_S = 0.005
 """Seconds of taking a frame from which on the next one is delayed."""
 _ON_HOST = ("ring", "host")
-"""The transports of streams over another one: they are small, and the trainer's GPU
+"""The transports of most streams over another one: they are small, and the trainer's GPU
 copies them without a wait."""
+_COPIED = ("ring", "device-ring", "host")
+"""The transports of links that take frames on a GPU."""
 
 
 def linked_to(
@@ -87,11 +90,17 @@ def _base_of(
     return bases[-1]
 
 
-def open_linked(stream: RemoteStream) -> None:
-    """Have a stream bring its frames to host memory. Idempotent and cheap."""
+def open_linked(stream: RemoteStream, *, on_gpu: bool = False) -> None:
+    """Have a stream bring its frames to host memory. Idempotent and cheap.
+
+    Args:
+        stream: the stream.
+        on_gpu: frames may come in GPU memory as well.
+    """
     stream.open()
+    transports = _COPIED if on_gpu else _ON_HOST
     for _ in stream.info.transports:
-        if stream.sharing in _ON_HOST or stream.fault or not stream.run.alive:
+        if stream.sharing in transports or stream.fault or not stream.run.alive:
             return
         stream.refuse("read from host memory")
 
@@ -138,7 +147,7 @@ class Feed(Generic[FedT]):
 
         Returns whether a frame is going to come soon.
         """
-        open_linked(self.stream)
+        open_linked(self.stream, on_gpu=self.link.on_gpu)
         content = self.slot.content
         if content is not self.content:
             # The entry has other views than before.
@@ -154,8 +163,18 @@ class Feed(Generic[FedT]):
 
         Of a link in order, all frames that have come.
         """
-        if not self.link.in_order:
+        try:
+            if self.link.in_order:
+                return self._take_all(now)
             return self._take(self.stream.read(self.last_version), now)
+        except SharingError as error:
+            # The same data may come by another transport.
+            self.stream.refuse(str(error))
+            self._note_miss(now)
+            return False
+
+    def _take_all(self, now: float) -> bool:
+        """Read all frames that have come, the oldest first."""
         has_change = False
         frame = self.stream.read_next(self.last_version)
         while frame is not None:

@@ -29,6 +29,9 @@ class PictureLink(Link):
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
         return content.requests.take(frame)
 
+    def drop(self, content: Any, stream: Any) -> None:
+        content.textures.close_memory()
+
     def tend(self, content: Any, stream: Any, now: float) -> bool:
         if not stream.run.alive:
             return False
@@ -47,7 +50,7 @@ KIND = Kind(
     controlled=True,
     links=(
         CamerasLink("cameras"),
-        PictureLink("picture", over=True, in_order=True),
+        PictureLink("picture", over=True, in_order=True, on_gpu=True),
     ),
 )
 PICTURE = Kind("picture")

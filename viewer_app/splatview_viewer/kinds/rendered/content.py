@@ -10,6 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.view import frame_of
 from splatview_viewer.kinds.rendered.requests import PictureRequests
+from splatview_viewer.kinds.rendered.textures import TextureStore
 from splatview_viewer.scene_view.sample import SceneSample
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class RenderedContent:
     def __init__(self, ctx: moderngl.Context, gpu_work: GpuWork) -> None:
         self.ctx = ctx
         self.work = gpu_work
-        self.requests = PictureRequests()
+        self.textures = TextureStore(ctx)
+        """Pictures on the GPU."""
+        self.requests = PictureRequests(self.textures)
         self.summary: RenderedSummary | None = None
         self.sample: SceneSample | None = None
         self.loads = 0
@@ -98,6 +101,10 @@ class RenderedContent:
 
     def current_sample(self) -> SceneSample | None:
         return self.sample
+
+    def close(self) -> None:
+        """Release everything on the GPU. Idempotent."""
+        self.textures.close()
 
 
 def _sphere_points() -> np.ndarray:

@@ -38,10 +38,12 @@ def pick(
 
     Otherwise it is the nearest point of the scene's sample. None: nothing is there.
     """
-    if picture is not None and np.array_equal(picture.camera.viewmat, camera.viewmat):
-        depth = picture.depth
-        if depth is not None:
-            return _pick_by_depth(picture, depth, camera, x, y)
+    if (
+        picture is not None
+        and picture.pixels.depth is not None
+        and np.array_equal(picture.camera.viewmat, camera.viewmat)
+    ):
+        return _pick_by_depth(picture, camera, x, y)
     if sample is None:
         return None
     distances = np.linalg.norm(project(camera, sample.means) - (x, y), axis=1)
@@ -54,16 +56,17 @@ def pick(
 
 
 def _pick_by_depth(
-    picture: FunctionPicture, depth: np.ndarray, camera: Camera, x: float, y: float
+    picture: FunctionPicture, camera: Camera, x: float, y: float
 ) -> ScenePoint | None:
     """Return the point at a pixel of a camera, whose picture may have another size."""
-    height, width = depth.shape
+    width = picture.camera.width
+    height = picture.camera.height
     scale = height / camera.height
     column = int(np.floor((x - camera.width / 2) * scale + width / 2))
     row = int(np.floor(y * scale))
     if not (0 <= column < width and 0 <= row < height):
         return None
-    z = float(depth[row, column])
+    z = picture.pixels.depth_at(column, row)
     if not (np.isfinite(z) and z > 0):
         return None
     return ScenePoint(unproject(camera, x, y, z))

@@ -16,10 +16,12 @@ import numpy as np
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import Draw, DrawnCamera
 from splatview_viewer.core.view import frame_of
+from splatview_viewer.kinds.rendered.textures import PictureTextures
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.kinds.rendered.textures import TextureStore
 
 _PATIENCE_S = 1.0
 """Seconds without an answer after which a picture is asked for once more."""
@@ -41,16 +43,27 @@ class PictureRequest:
     """The camera moves: another one is wanted soon."""
 
 
+class PictureArrays(NamedTuple):
+    """A picture in host memory, top row first."""
+
+    color: np.ndarray
+    """(H, W, 3) uint8, or (H, W, 4) with colours multiplied by alpha."""
+    depth: np.ndarray | None
+    """(H, W) float32, camera z."""
+
+    def depth_at(self, column: int, row: int) -> float:
+        """Return the depth of a pixel, NaN without any."""
+        return math.nan if self.depth is None else float(self.depth[row, column])
+
+
 @dataclass(frozen=True)
 class FunctionPicture:
     """A picture that the function has drawn."""
 
     request: PictureRequest
     """The request that it answers."""
-    pixels: np.ndarray
-    """(H, W, 3) uint8, or (H, W, 4) with colours multiplied by alpha, top row first."""
-    depth: np.ndarray | None
-    """(H, W) float32, camera z; not over 0 or not finite: nothing is there."""
+    pixels: PictureArrays | PictureTextures
+    """What was drawn. Depth not over 0, or not finite: nothing is there."""
     ms: float
     """Milliseconds that the function took."""
     seconds: float
@@ -139,7 +152,13 @@ class _SentRequest(NamedTuple):
 class PictureRequests:
     """Asks for the pictures of one scene's views, one at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, textures: TextureStore | None = None) -> None:
+        """Ask for nothing yet.
+
+        Args:
+            textures: hold the pictures that come in GPU memory; None: none come so.
+        """
+        self._textures = textures
         self._token = secrets.token_hex(_TOKEN_BYTES)
         """Names this viewer of the scene to the program that draws."""
         self._inboxes: list[PictureInbox] = []
@@ -202,7 +221,9 @@ class PictureRequests:
     def take(self, frame: StreamFrame) -> bool:
         """Take an answer, perhaps to another viewer; return False if it was overwritten.
 
-        Raises ViewerError for a frame of another kind.
+        Raises:
+            ViewerError: a frame of another kind.
+            SharingError: a frame in GPU memory that cannot be read here.
         """
         meta = frame_of("picture", frame).meta
         if meta.get("viewer") != self._token:
@@ -211,34 +232,51 @@ class PictureRequests:
         sent = self._requests.get(request_number)
         if sent is None:
             return frame.intact()
-        arrays: dict[str, np.ndarray] = {}
-        for name, tensor in frame.tensors.items():
-            # Links bring frames to host memory.
-            assert isinstance(tensor, RemoteTensor)
-            arrays[name] = tensor.array.copy()
+        pixels = self._pixels_of(frame)
         if not frame.intact():
+            if isinstance(pixels, PictureTextures):
+                self._store.give_back(pixels)
             return False
         self._answered = max(self._answered, request_number)
         for earlier in [n for n in self._requests if n <= request_number]:
             del self._requests[earlier]
-        color = arrays.get("color")
-        if color is None:
+        if pixels is None:
             fault_text = str(meta.get("trouble", ""))
             sent.inbox.fail(sent.request, fault_text, self._now)
             return True
-        alpha = arrays.get("alpha")
-        if alpha is not None:
-            color = np.dstack([color, alpha])
         picture = FunctionPicture(
             request=sent.request,
-            pixels=np.ascontiguousarray(color),
-            depth=arrays.get("depth"),
+            pixels=pixels,
             ms=float(meta.get("ms", 0.0)),
             seconds=max(self._now - sent.sent_at, 0.0),
             received_at=self._now,
         )
+        if isinstance(pixels, PictureTextures):
+            self._store.lend(pixels, picture)
         sent.inbox.put(picture)
         return True
+
+    @property
+    def _store(self) -> TextureStore:
+        assert self._textures is not None, "pictures come in host memory alone"
+        return self._textures
+
+    def _pixels_of(self, frame: StreamFrame) -> PictureArrays | PictureTextures | None:
+        """Return a copy of a frame's picture; None: it has none. Raises SharingError."""
+        if "color" not in frame.tensors:
+            return None
+        if frame.on_gpu:
+            return self._store.copy(frame)
+        arrays: dict[str, np.ndarray] = {}
+        for name, tensor in frame.tensors.items():
+            assert isinstance(tensor, RemoteTensor)
+            arrays[name] = tensor.array
+        if "alpha" in arrays:
+            color = np.dstack([arrays["color"], arrays["alpha"]])
+        else:
+            color = arrays["color"].copy()
+        depth = arrays.get("depth")
+        return PictureArrays(color, None if depth is None else depth.copy())
 
 
 def _drawn_camera(camera: Camera) -> DrawnCamera:

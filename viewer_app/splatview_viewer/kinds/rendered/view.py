@@ -19,6 +19,7 @@ from splatview_viewer.kinds.rendered.content import RenderedContent
 from splatview_viewer.kinds.rendered.picking import pick
 from splatview_viewer.kinds.rendered.requests import PictureRequest
 from splatview_viewer.kinds.rendered.state import RenderedState
+from splatview_viewer.kinds.rendered.textures import PictureTextures
 from splatview_viewer.kinds.rendered.trouble import draw_trouble, draw_wait
 from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.scene_view.base import SceneViewBase
@@ -203,7 +204,11 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         x = rect.x + (rect.width - width) // 2
         if width < rect.width:
             clear_rect(framebuffer, rect, self.background)
-        self._texture.take(picture.pixels, is_multiplied=True)
+        pixels = picture.pixels
+        if isinstance(pixels, PictureTextures):
+            self._texture.hold(pixels.color)
+        else:
+            self._texture.take(pixels.color, is_multiplied=True)
         self._texture.draw(
             framebuffer,
             Rect(x, rect.y, width, rect.height),
@@ -254,6 +259,8 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         for inbox in (self._inbox, self._exact_inbox):
             if inbox is not None:
                 self.data.requests.close(inbox)
+        if occasion == "last":
+            self.data.close()
 
     # -- tools ---------------------------------------------------------------------
 

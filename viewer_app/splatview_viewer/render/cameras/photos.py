@@ -362,6 +362,8 @@ class PhotoTexture:
         self._texture: moderngl.Texture | None = None
         """RGB, or RGBA with colours multiplied by alpha, so that mixed pixels have the
         right colour."""
+        self._is_borrowed = False
+        self._lacks_mipmaps = False
         self._passes = PassVariants(ctx, "fullscreen.vert", "photo.frag")
 
     def take(self, photo: np.ndarray, *, is_multiplied: bool = False) -> None:
@@ -379,6 +381,7 @@ class PhotoTexture:
         texture = self._texture
         can_reuse = (
             texture is not None
+            and not self._is_borrowed
             and texture.size == (width, height)
             and texture.components == channels
             and (channels == 3 or is_multiplied)
@@ -392,9 +395,22 @@ class PhotoTexture:
             texture = self._premultiplied(texture)
         texture.repeat_x = False
         texture.repeat_y = False
-        texture.build_mipmaps()
+        self._lacks_mipmaps = True
         self._texture = texture
         self._photo = photo
+
+    def hold(self, texture: moderngl.Texture) -> None:
+        """Hold a photograph of the caller's, which stays until another one is held.
+
+        RGBA with colours multiplied by alpha, row 0 at the top. It is given mipmaps where
+        it is drawn in another size.
+        """
+        if texture is self._texture:
+            return
+        self.drop()
+        self._texture = texture
+        self._is_borrowed = True
+        self._lacks_mipmaps = True
 
     def _premultiplied(self, straight: moderngl.Texture) -> moderngl.Texture:
         """Return a texture of colours multiplied by their alpha, in half precision.
@@ -435,6 +451,9 @@ class PhotoTexture:
         if texture.size == (rect.width, rect.height):
             texture.filter = (moderngl.NEAREST, moderngl.NEAREST)
         else:
+            if self._lacks_mipmaps:
+                texture.build_mipmaps()
+                self._lacks_mipmaps = False
             texture.filter = (moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR)
         show = self._passes()
         show.bind_textures(photo=texture)
@@ -450,8 +469,9 @@ class PhotoTexture:
 
     def drop(self) -> None:
         """Release the photograph that is held. Idempotent."""
-        if self._texture is not None:
+        if self._texture is not None and not self._is_borrowed:
             self._texture.release()
+        self._is_borrowed = False
         self._texture = None
         self._photo = None
 
