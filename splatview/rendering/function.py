@@ -154,7 +154,7 @@ def checked_picture(value: Any, camera: RenderCamera) -> DrawnPicture:
                 f"depth is {_dtype(depth_tensor)}; expected floating point, camera z in "
                 "world units: use .float()"
             )
-        depth_floats = depth_tensor.to(color.device, torch.float32).contiguous()
+        depth_floats = _settled(depth_tensor.to(color.device, torch.float32))
     return DrawnPicture(color, depth_floats, alpha_bytes, whole_flags)
 
 
@@ -224,7 +224,7 @@ def _as_bytes(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     """Return values from 0 to 1 as uint8, and whether none is NaN, a tensor () bool."""
     if tensor.dtype == torch.uint8:
         is_whole = torch.ones((), dtype=torch.bool, device=tensor.device)
-        return tensor.contiguous(), is_whole
+        return _settled(tensor), is_whole
     if not tensor.is_floating_point():
         raise DrawingError(
             f"{name} is {_dtype(tensor)}; expected uint8 from 0 to 255, or floating "
@@ -235,6 +235,16 @@ def _as_bytes(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     floats = tensor.float().clamp(0, 1)
     pixels = floats.mul(255).add_(0.5).to(torch.uint8)
     return pixels.contiguous(), is_whole
+
+
+def _settled(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous tensor that work queued on a GPU later leaves as it is.
+
+    It is a copy there: the function may draw into the same memory again.
+    """
+    if tensor.is_cuda:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor.contiguous()
 
 
 def _dtype(tensor: torch.Tensor) -> str:

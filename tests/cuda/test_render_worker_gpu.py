@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.programs import ROOT
-from support.reading import copied, stream_of
+from support.reading import stream_of, values
 from support.wait import clock, wait_until
 
 import splatview
@@ -58,12 +58,13 @@ def test_a_moved_scene_is_as_the_trainers_own_function_draws_it(
 
         def answer(number: int = number) -> Any:
             subscriber.poll()
-            frame = copied(pictures)
-            if frame is None or frame[1]["request"] != number:
+            frame = pictures.read()
+            if frame is None or frame.meta["request"] != number:
                 return None
-            return frame
+            with frame:
+                return frame.meta, values(frame)
 
-        _, meta, arrays = wait_until(answer, "a picture")
+        meta, arrays = wait_until(answer, "a picture")
         whole_ms = 1e3 * (clock() - started_at)
         assert "trouble" not in meta, meta
         rows.append((whole_ms, meta["ms"]))
@@ -72,6 +73,7 @@ def test_a_moved_scene_is_as_the_trainers_own_function_draws_it(
         )
         difference = np.abs(arrays["color"] - own.color.cpu().float().numpy())
         assert difference.max() <= 1
+    assert pictures.sharing == "device-ring", pictures.fallback
     publisher = started_publisher()
     assert publisher is not None
     info = publisher.streams["scene/tensors"].info
