@@ -92,9 +92,28 @@ def cache_folder() -> Path:
 
     Raises RuntimeError if the user has no home.
     """
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
-    return base / "splatview"
+    return _users_folder("XDG_CACHE_HOME", ".cache")
+
+
+def state_folder() -> Path:
+    """Return $XDG_STATE_HOME/splatview, or the same below ~/.local/state.
+
+    It is not made. Raises RuntimeError if the user has no home.
+    """
+    return _users_folder("XDG_STATE_HOME", ".local/state")
+
+
+def _users_folder(variable: str, default: str) -> Path:
+    """Return the folder "splatview" in one of the XDG base folders.
+
+    Args:
+        variable: names the base folder; a relative path there does not count.
+        default: the base folder without the variable, below the user's home.
+    """
+    base = os.environ.get(variable, "")
+    if os.path.isabs(base):
+        return Path(base) / "splatview"
+    return Path.home() / default / "splatview"
 
 
 def make_private(path: Path) -> None:

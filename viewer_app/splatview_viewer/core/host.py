@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from splatview_ipc.system.files import make_private, write_output
+from splatview_ipc.system.files import make_private, state_folder, write_output
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.regular import open_regular
 
@@ -28,12 +27,8 @@ MOST_KEYS = 1000
 
 
 def memo_file() -> Path:
-    """Return the file in the user's folder for such things.
-
-    The folder is XDG_STATE_HOME, or ~/.local/state.
-    """
-    folder = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(folder) / "splatview" / "viewer.json"
+    """Return the file in the user's folder for such things."""
+    return state_folder() / "viewer.json"
 
 
 class Memo:
