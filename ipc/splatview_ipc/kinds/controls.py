@@ -25,6 +25,8 @@ from splatview_ipc.kinds.rules import (
 )
 
 MAX_CONTROLS = 10_000
+MAX_NAME = 200
+"""Characters of a name, as messages carry it (`control.limits.MAX_NAME`)."""
 MAX_BYTES = 4 << 20
 MAX_NAME = 200
 """Characters of a name, as of a stream's."""
@@ -57,11 +59,18 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low: float | None = None
     high: float | None = None
     """Bounds of numbers, of each one of a vector; None: none."""
+    step: float | None = None
+    """Distance between two values of a slider or a number, from `low` (else 0) on.
+
+    None: any value. Where `value` is an int, values are whole.
+    """
     choices: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MAX_CHOICES)] = ()
 
     def __post_init__(self) -> None:
         if self.form == "slider" and None in (self.low, self.high):
             raise ValueError(f"slider {self.name} needs both bounds")
+        if self.step is not None and not 0 < self.step < math.inf:
+            raise ValueError(f"{self.name} has step {self.step}; expected one over 0")
         self.check(self.value)
 
     def check(self, value: object) -> None:
