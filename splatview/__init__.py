@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from splatview import errors, gl
+    from splatview import controls, errors, gl
     from splatview.api.annotate import annotate
     from splatview.api.cameras import publish_cameras
     from splatview.api.frames import frames
@@ -36,6 +36,7 @@ _MODULE_OF_NAME = {
     "Window": "api.window",
     "annotate": "api.annotate",
     "close": "api.publish",
+    "controls": "",
     "draw": "api.renderer",
     "errors": "",
     "frames": "api.frames",
@@ -58,6 +59,7 @@ __all__ = [
     "__version__",
     "annotate",
     "close",
+    "controls",
     "draw",
     "errors",
     "frames",

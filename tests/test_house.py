@@ -209,6 +209,7 @@ def test_the_public_surface() -> None:
         "__version__",
         "annotate",
         "close",
+        "controls",
         "draw",
         "errors",
         "frames",

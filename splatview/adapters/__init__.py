@@ -39,7 +39,7 @@ ADAPTERS = {
 class NamedTensors:
     """The layout of streams for which splatview itself makes the tensors of each frame.
 
-    Those are the kinds cameras, memory, overlay and scalars.
+    Those are the kinds cameras, controls, memory, overlay and scalars.
     """
 
     kind: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatview.adapters import checks
 from splatview.adapters.value_texts import type_text
+from splatview.api.script_controls import registry
 from splatview.api.session import (
     capturing,
     public,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 _LEAST_BUDGET = 0.001
-_NO_CONTROLS = SimpleNamespace()
 _awaited: set[InsideRenderer] = set()
 """Those that viewers wait for. While it is empty, `draw` does nothing."""
 _call_count = 0
@@ -191,7 +190,7 @@ def _draw_next(is_paused: bool) -> None:
             return
         _awaited.discard(scene)
         try:
-            scene.draw(_NO_CONTROLS)
+            scene.draw(registry.values())
         finally:
             # In this order: a request that comes meanwhile is not forgotten.
             if scene.has_requests:

@@ -20,7 +20,7 @@ from splatview_ipc.system.terminal import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import CodeType
+    from types import CodeType, FrameType
 
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.system.child_program import ChildProgram
@@ -121,6 +121,8 @@ class Session:
         self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
         # Registered after the exit calls of the modules that it uses, to come before.
         _exit_call.register()
+        for name, make in first_features.items():
+            self.feature(name, make)
 
     def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
         """Return a feature of the run, made at the first call; None without a run."""
@@ -264,6 +266,10 @@ _logged_faults: set[str] = set()
 """Texts of faults with # for each number."""
 
 
+first_features: dict[str, Callable[[Publisher], Any]] = {}
+"""What makes the features that each run has from its beginning, by their names."""
+
+
 def session() -> Session:
     """Return the session of this process."""
     return _session
@@ -272,6 +278,13 @@ def session() -> Session:
 def started_publisher() -> Publisher | None:
     """Return this process's run; None before there is one."""
     return _session.publisher
+
+
+def run_name() -> str:
+    """Return the name of this process's run, also of one that is still to begin."""
+    from splatview_ipc.publisher.publisher import script_name
+
+    return os.environ.get("SPLATVIEW_NAME") or script_name()
 
 
 def disabled() -> bool:
@@ -420,15 +433,33 @@ def fault(error: BaseException) -> None:
 
 def _callers_level() -> int:
     """Return the level of the caller's line for a warning that `fault` logs."""
-    frame = sys._getframe(1)
-    level = 1
+    levels = 0
+    for _ in _frames_of_splatview(sys._getframe(1)):
+        levels += 1
+    return max(1, levels)
+
+
+def callers_line() -> str:
+    """Return the file and line that call splatview, for users."""
+    caller: FrameType | None = None
+    for frame in _frames_of_splatview(sys._getframe(1)):
+        caller = frame.f_back
+    if caller is None:
+        return "an unknown line"
+    return f"{caller.f_code.co_filename}:{caller.f_lineno}"
+
+
+def _frames_of_splatview(frame: FrameType) -> Iterator[FrameType]:
+    """Yield a frame and those around it, up to the first one that is not splatview's.
+
+    The outermost frame of all is not one of them.
+    """
     while frame.f_back is not None:
         module = frame.f_globals.get("__name__", "")
         if not module.partition(".")[0].startswith("splatview"):
-            break
+            return
+        yield frame
         frame = frame.f_back
-        level += 1
-    return max(1, level - 1)
 
 
 # ---- the end of the process, and forks

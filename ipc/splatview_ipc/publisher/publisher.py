@@ -72,7 +72,7 @@ class Publisher:
         self._lock = threading.RLock()
         """Reentrant: a signal's handler may publish something new amid `stream`."""
         self._indices = itertools.count()
-        run_name = name or _script_name()
+        run_name = name or script_name()
         self.folder = create_run(run_name, os.getpid(), time.time(), *role)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
@@ -193,8 +193,8 @@ def is_own(run_id: str) -> bool:
     return any(publisher.run_id == run_id for publisher in _open_publishers)
 
 
-def _script_name() -> str:
-    """Return the name of the running script, for users."""
+def script_name() -> str:
+    """Return the name of the running script, for users: that of its run by default."""
     script = sys.argv[0] if sys.argv else ""
     if script and script != "-c":
         return Path(script).stem
