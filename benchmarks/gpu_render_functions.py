@@ -22,6 +22,7 @@ import tempfile
 import time
 import timeit
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Plan:
     """Seconds until speeds have settled."""
     without_s: float = 2.0
     """Seconds without a viewer, before and after."""
-    delays_s: float = 3.0
+    delays_s: float = 2.0
 
 
 def run() -> list[Row]:
@@ -83,17 +84,14 @@ def measure(plan: Plan) -> list[Row]:
     training = DeformedTraining(plan.gaussians, plan.size, plan.device)
     train(training, plan.settle_s)
     rows = []
-    for drawer in (OutsideDrawer(training), InsideDrawer(training)):
-        try:
-            rows += tried(
-                f"{drawer.title}, no viewer", lambda drawer=drawer: [_call_row(drawer)]
-            )
-            rows += tried(
-                drawer.title, lambda drawer=drawer: _measure_drawer(drawer, plan)
-            )
-        finally:
-            splatview.close()
-    rows += tried("nerfview", lambda: _measure_nerfview(plan))
+    for drawer_type in (OutsideDrawer, InsideDrawer):
+        for measure_part in (_measure_calls, _measure_speed, _measure_delays):
+            drawer = drawer_type(training)
+            try:
+                rows += tried(drawer.title, partial(measure_part, drawer, plan))
+            finally:
+                splatview.close()
+    rows += tried("nerfview", partial(_measure_nerfview, plan))
     return rows
 
 
@@ -123,7 +121,7 @@ class OutsideDrawer:
     def stamp_pictures(self) -> None:
         """Have pictures tell when they were drawn."""
         self._function = STAMPED_PICTURE
-        self._hz = 0.0
+        self._hz = 10.0
 
     def call(self) -> None:
         """Do what belongs to every step of the training."""
@@ -158,7 +156,6 @@ class InsideDrawer:
 
     def __init__(self, training: DeformedTraining) -> None:
         self.training = training
-        self._decorate(0.05)
 
     def _decorate(self, budget: float, function: Any = picture) -> None:
         """Have the scene be drawn by a function."""
@@ -193,45 +190,48 @@ Drawer = OutsideDrawer | InsideDrawer
 # ---- with a viewer
 
 
-def _call_row(drawer: Drawer) -> Row:
+def _measure_calls(drawer: Drawer, _: Plan) -> list[Row]:
     """Return the row of what a step pays where no viewer looks."""
     drawer.set_mode("moving")
     drawer.call()
     count = 2000
-    seconds = min(timeit.repeat(drawer.call, number=count, repeat=5)) / count
-    return {
-        "what": f"{drawer.call_title}, no viewer",
-        "us a call": f"{seconds * 1e6:.2f}",
-    }
+    call_s = min(timeit.repeat(drawer.call, number=count, repeat=5)) / count
+    title = f"{drawer.call_title}, no viewer"
+    return [{"what": title, "us a call": f"{call_s * 1e6:.2f}"}]
 
 
-def _measure_drawer(drawer: Drawer, plan: Plan) -> list[Row]:
-    """Return the rows of one drawer: speeds, the difference of pictures, and delays."""
+def _viewer(plan: Plan, *options: str) -> Viewer:
+    """Return a viewer whose pictures have the plan's size."""
+    width, height = plan.size
+    return Viewer(
+        *options,
+        size=(width, height + _BARS),
+        program="benchmarks.gpu.rendered_driver",
+    )
+
+
+def _measure_speed(drawer: Drawer, plan: Plan) -> list[Row]:
+    """Return the rows of the speeds, and of the difference of pictures."""
     training = drawer.training
     pace_before = train(training, plan.without_s)
     drawer.set_mode("still")
     drawer.after_step()
-    measured = []
-    width, height = plan.size
-    screen = width, height + _BARS
-    with Viewer(size=screen, program="benchmarks.gpu.rendered_driver") as viewer:
+    courses = []
+    with _viewer(plan) as viewer:
         _approach(viewer, drawer)
         for mode in drawer.modes:
-            measured.append((mode, *_speed(viewer, drawer, mode[0], plan)))
-        more_rows = [_difference_row(viewer, drawer)]
-        drawer.stamp_pictures()
-        for is_training in (True, False):
-            more_rows.append(_delay_row(viewer, drawer, is_training, plan))
+            courses.append((mode, *_course(viewer, drawer, mode[0], plan)))
+        difference_row = _difference_row(viewer, drawer)
     splatview.close()
     pace_after = train(training, plan.without_s)
-    without = (pace_before.rate + pace_after.rate) / 2
+    rate_without = (pace_before.rate + pace_after.rate) / 2
     title = f"{drawer.title}: no viewer, before and after"
     speed = f"1 ({pace_before.rate:.1f} and {pace_after.rate:.1f} steps/s)"
     rows = [{"what": title, "training speed": speed}]
-    for (_, mode_title, target), pace, report in measured:
+    for (_, mode_title, target), pace, report in courses:
         title = f"{drawer.title}: {mode_title}"
-        rows.append(_speed_row(title, target, pace, pace.rate / without, report))
-    return rows + more_rows
+        rows.append(_speed_row(title, target, pace, pace.rate / rate_without, report))
+    return [*rows, difference_row]
 
 
 def _approach(viewer: Viewer, drawer: Drawer) -> None:
@@ -251,7 +251,7 @@ def _approach(viewer: Viewer, drawer: Drawer) -> None:
     )
 
 
-def _speed(
+def _course(
     viewer: Viewer, drawer: Drawer, mode: str, plan: Plan
 ) -> tuple[Pace, dict[str, Any]]:
     """Return the course of the training in a mode, and what the viewer counted."""
@@ -327,47 +327,44 @@ def _difference(training: DeformedTraining, file: Path) -> int:
     return int((own_pixels.int() - pixels.int()).abs().max())
 
 
-def _delay_row(viewer: Viewer, drawer: Drawer, is_training: bool, plan: Plan) -> Row:
-    """Return the row of the delays of pictures while the camera moves."""
-    viewer.request("hands", how="drag")
-    viewer.request("stamps", on=True)
+def _measure_delays(drawer: Drawer, plan: Plan) -> list[Row]:
+    """Return the rows of the delays of pictures while the camera moves."""
+    drawer.stamp_pictures()
+    drawer.after_step()
+    with _viewer(plan, "--max-fps", "1000", "--gpu-budget", "1") as viewer:
+        _approach(viewer, drawer)
+        viewer.request("hands", how="drag")
+        return [
+            _delay_row(viewer, drawer, plan, trains=trains) for trains in (True, False)
+        ]
 
-    def step_or_rest() -> None:
-        if is_training:
-            drawer.training.step()
-        else:
-            time.sleep(0.001)
-        drawer.after_step()
 
-    delays: list[dict[str, Any]] = []
+def _delay_row(viewer: Viewer, drawer: Drawer, plan: Plan, *, trains: bool) -> Row:
+    """Return the row of delays while the training goes on, or rests."""
 
-    def collect(seconds: float) -> None:
+    def run_for(seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            step_or_rest()
-        delays[:] = viewer.request("delays")["delays"]
+            if trains:
+                drawer.training.step()
+            else:
+                time.sleep(0.001)
+            drawer.after_step()
 
-    end = time.monotonic() + _PATIENCE_S
-    while not _of_stamped(delays) and time.monotonic() < end:
-        collect(0.2)  # until a new worker draws
+    run_for(plan.settle_s)
     viewer.request("stamps", on=True)
-    collect(plan.delays_s)
-    state = "while it trains" if is_training else "while the training rests"
-    stamped = _of_stamped(delays)
-    if not stamped:
-        raise RuntimeError(f"no picture {state} told when it was drawn")
+    run_for(plan.delays_s)
+    delays = viewer.request("delays")["delays"]
+    state = "while it trains" if trains else "while the training rests"
+    if not delays:
+        raise RuntimeError(f"no picture came {state}")
     return {
         "what": f"{drawer.title}: delay of a picture, {state}",
         "target": "2 ms at 1080p",
-        "rgb, median / p95 ms": _delays([d for d in stamped if not d["has_depth"]]),
-        "with depth and alpha": _delays([d for d in stamped if d["has_depth"]]),
-        "their size": f"{stamped[-1]['size']} ({len(stamped)})",
+        "rgb, median / p95 ms": _delays([d for d in delays if not d["has_depth"]]),
+        "with depth and alpha": _delays([d for d in delays if d["has_depth"]]),
+        "their size": f"{delays[-1]['size']} ({len(delays)})",
     }
-
-
-def _of_stamped(delays: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the delays of pictures that had a time in them."""
-    return [delay for delay in delays if 0 < delay["texture_ms"] < 60_000]
 
 
 def _delays(delays: list[dict[str, Any]]) -> str:
