@@ -44,6 +44,8 @@ _WATCH_S = 0.25
 _ARRIVAL_S = 0.005
 """The same while tensors are awaited that a viewer wants to see."""
 _NO_CONTROLS: Mapping[str, Any] = MappingProxyType({})
+_PATIENCE_S = 2.0
+"""Seconds that a picture may go on after the trainer has ended."""
 _BROKEN = 3
 """Exit status of a worker whose GPU takes no more work after a fault."""
 
@@ -227,4 +229,4 @@ class RenderWorkerProgram:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(main))
+    sys.exit(entry.run(main, _PATIENCE_S))

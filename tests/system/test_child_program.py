@@ -15,7 +15,7 @@ from splatview_ipc.system.child_program import ChildProgram
 _CHILD = """
 import os, signal, sys
 from splatview_ipc.system.child_program import end_with_parent
-end_with_parent()
+end_with_parent(0.01 if "impatient" in sys.argv else None)
 if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("libEGL warning: failed to open", file=sys.stderr)
@@ -110,7 +110,7 @@ import os, signal, sys, threading
 from splatview_ipc.system.child_program import ChildProgram
 children = []
 def start():
-    children.append(ChildProgram("child", "stays", pipes=True))
+    children.append(ChildProgram("child", "stays", *sys.argv[1:], pipes=True))
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
@@ -133,11 +133,18 @@ sys.stdin.readline()
 not reach the child, and a forked process that lives on must not keep it alive."""
 
 
-@pytest.mark.parametrize("cause", ["parent killed", "object collected"])
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("parent killed", ()),
+        ("parent killed", ("stubborn", "impatient")),
+        ("object collected", ()),
+    ],
+)
 def test_child_ends_with_the_process_or_the_object_that_started_it(
-    cause: str, env: dict[str, str], programs: Programs
+    cause: str, words: tuple[str, ...], env: dict[str, str], programs: Programs
 ) -> None:
-    parent = programs.code(_PARENT, **env)
+    parent = programs.code(_PARENT, *words, **env)
     pid, forked_pid, is_running = parent.line().split()
     assert is_running == "True"
     if cause == "parent killed":

@@ -63,12 +63,16 @@ def environment(
     return variables
 
 
-def end_with_parent() -> None:
+def end_with_parent(patience_s: float | None = None) -> None:
     """End this process with SIGTERM when the process that started it ends.
 
     Does nothing in a process that was not started as a ChildProgram. A thread waits for
     that: PR_SET_PDEATHSIG would send its signal when the thread that started this
     process ends.
+
+    Args:
+        patience_s: seconds after which it is ended without any cleaning up, as where the
+            main thread computes on and takes no signal; None: never.
     """
     # The variable stays for a program that replaces this one by os.exec*.
     parent = int(os.environ.get(_PARENT, "0"))
@@ -84,9 +88,14 @@ def end_with_parent() -> None:
         # To the main thread, where Python handles it: one that sleeps in a lock is not
         # woken by a signal that another thread gets, as where a debugger stops this
         # one.
-        main_thread = threading.main_thread().ident
-        assert main_thread is not None
-        signal.pthread_kill(main_thread, signal.SIGTERM)
+        main_thread = threading.main_thread()
+        assert main_thread.ident is not None
+        signal.pthread_kill(main_thread.ident, signal.SIGTERM)
+        if patience_s is None:
+            return
+        main_thread.join(patience_s)
+        if main_thread.is_alive():
+            os._exit(128 + signal.SIGTERM)
 
     # A program that a child program started in another way has inherited the variable.
     is_own_child = os.getppid() == parent

@@ -20,14 +20,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ssh session."""
 
 
-def run(program: Callable[[], int | None]) -> int:
+def run(program: Callable[[], int | None], patience_s: float | None = None) -> int:
     """Run the main function of this process in its main thread; return the exit status.
 
     SIGTERM and SIGHUP raise SystemExit in it, unless a loop takes them over with
     `handle_signals`. The status is 128 + the signal's number then, also for Ctrl-C and
     for output that a pipe no longer takes; neither prints a traceback.
+
+    Args:
+        program: the main function.
+        patience_s: as for `end_with_parent`.
     """
-    end_with_parent()
+    end_with_parent(patience_s)
     _open_standard_streams()
     install_handler(_exit_by_signal, SIGNALS[1:])
     try:

@@ -297,6 +297,9 @@ class Stills:
 
     def _read_trouble(self, opened: _OpenStream) -> None:
         """Look in the newest version of a stream for why no picture of it comes."""
+        if not opened.stream.run.alive:
+            opened.still.trouble = "the training has ended"
+            return
         frame = opened.stream.read(after=opened.read_version)
         if frame is None:
             return
