@@ -14,33 +14,25 @@ import math
 import time
 
 import torch
+from functions.balls import rays, viewmat_from
 
 import splatview
+from splatview.demo.views import DatasetView
 
 COUNT = 24
 WIDTH = 320
 HEIGHT = 240
 
 
-def cameras_around_ball() -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cameras in a ring.
-
-    (N, 4, 4) world to camera in OpenCV axes, and (3, 3) intrinsics.
-    """
-    views = torch.eye(4).repeat(COUNT, 1, 1)
+def cameras_around_ball() -> list[DatasetView]:
+    """Return cameras in a ring."""
+    K = torch.tensor([[300.0, 0, WIDTH / 2], [0, 300, HEIGHT / 2], [0, 0, 1]])
+    cameras = []
     for i in range(COUNT):
         azimuth = 2 * math.pi * i / COUNT
-        x = 3.5 * math.sin(azimuth)
-        y = 0.8 * math.sin(3 * azimuth)
-        z = 3.5 * math.cos(azimuth)
-        position = torch.tensor([x, y, z])
-        forward = -position / position.norm()
-        right = torch.linalg.cross(forward, torch.tensor([0.0, -1.0, 0.0]))
-        right = right / right.norm()
-        down = torch.linalg.cross(forward, right)
-        views[i, :3, :3] = torch.stack([right, down, forward])
-        views[i, :3, 3] = -views[i, :3, :3] @ position
-    return views, torch.tensor([[300.0, 0, WIDTH / 2], [0, 300, HEIGHT / 2], [0, 0, 1]])
+        viewmat = viewmat_from(0.8 * math.sin(3 * azimuth), azimuth, distance=3.5)
+        cameras.append(DatasetView(viewmat, K, WIDTH, HEIGHT))
+    return cameras
 
 
 def color_of(normals: torch.Tensor) -> torch.Tensor:
@@ -49,19 +41,14 @@ def color_of(normals: torch.Tensor) -> torch.Tensor:
     return (0.5 + 0.45 * normals) * (0.55 + 0.45 * stripes)
 
 
-def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
+def photograph(camera: DatasetView) -> torch.Tensor:
     """Return the picture that a camera takes of the ball, on black, (H, W, 3)."""
-    rows = torch.arange(HEIGHT) + 0.5
-    columns = torch.arange(WIDTH) + 0.5
-    y, x = torch.meshgrid(rows, columns, indexing="ij")
-    x = (x - K[0, 2]) / K[0, 0]
-    y = (y - K[1, 2]) / K[1, 1]
-    rays = torch.stack([x, y, torch.ones_like(x)], -1)
-    rays = torch.nn.functional.normalize(rays, dim=-1) @ view[:3, :3]
-    position = -view[:3, :3].T @ view[:3, 3]
-    middle = (rays * position).sum(-1)
+    position, directions = rays(camera)
+    directions = torch.nn.functional.normalize(directions, dim=-1)
+    middle = directions @ position
     inside = middle**2 - position.dot(position) + 1
-    hit = position + (-middle - inside.clamp(min=0).sqrt())[..., None] * rays
+    distance = -middle - inside.clamp(min=0).sqrt()
+    hit = position + distance[..., None] * directions
     return torch.where((inside > 0)[..., None], color_of(hit), 0.0)
 
 
@@ -79,16 +66,16 @@ def main(steps: int) -> None:
         "sh0": torch.zeros(len(normals), 1, 3),
         "shN": torch.zeros(len(normals), 0, 3),
     }
-    views, K = cameras_around_ball()
-    photos = torch.stack([photograph(view, K) for view in views])
-    splatview.publish_cameras(views, K, WIDTH, HEIGHT, photos)
+    cameras = cameras_around_ball()
+    viewmats = torch.stack([camera.viewmat for camera in cameras])
+    photos = torch.stack([photograph(camera) for camera in cameras])
+    splatview.publish_cameras(viewmats, cameras[0].K, WIDTH, HEIGHT, photos)
     target_sh0 = (color_of(normals) - 0.5) / 0.28209479177387814
     for step in range(steps):
         camera = step // 20 % COUNT
         splatview.publish_cameras(current=camera)
-        position = -views[camera, :3, :3].T @ views[camera, :3, 3]
         # The Gaussians on this camera's side of the ball.
-        is_visible = normals @ position > 1
+        is_visible = normals @ cameras[camera].position > 1
         error = target_sh0 - splats["sh0"][:, 0]
         visible_error = torch.where(is_visible[:, None], error, 0.0)
         splats["sh0"] = splats["sh0"] + 0.02 * visible_error[:, None]

@@ -20,7 +20,9 @@ class Scene(torch.nn.Module):
         }
         self.gaussians = torch.nn.ParameterDict(tensors)
         self.deformation = torch.nn.Sequential(
-            torch.nn.Linear(4, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3)
+            torch.nn.Linear(4, 32),
+            torch.nn.ReLU(),
+            torch.nn.Linear(32, 3),
         )
 
     def at(self, time: float) -> dict[str, torch.Tensor]:
@@ -31,6 +33,13 @@ class Scene(torch.nn.Module):
 
 def picture(scene, camera, controls):
     """Draw the scene at the time that the controls have, or halfway."""
-    view = DatasetView(camera.viewmat, camera.K, camera.width, camera.height)
-    drawn = draw(scene.at(controls.get("time", 0.5)), view)
-    return drawn.image, drawn.depth / drawn.alpha.clamp_min(1e-6), drawn.alpha
+    view = DatasetView(
+        camera.viewmat,
+        camera.K,
+        camera.width,
+        camera.height,
+    )
+    time = controls.get("time", 0.5)
+    drawn = draw(scene.at(time), view)
+    depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
+    return drawn.image, depth, drawn.alpha

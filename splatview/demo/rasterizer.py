@@ -37,7 +37,7 @@ class Drawn:
     """A picture of Gaussians, and the figures that density control needs."""
 
     image: torch.Tensor
-    """(H, W, 3), over black."""
+    """(H, W, 3) over black, or (H, W, C) features premultiplied by alpha."""
     alpha: torch.Tensor
     """(H, W)."""
     depth: torch.Tensor
@@ -119,22 +119,40 @@ def project(gaussians: Gaussians, view: DatasetView) -> ProjectedSplats:
     )
 
 
-def draw(gaussians: Gaussians, view: DatasetView, sh_degree: int = 0) -> Drawn:
+def draw(
+    gaussians: Gaussians,
+    view: DatasetView,
+    sh_degree: int = 0,
+    features: torch.Tensor | None = None,
+) -> Drawn:
     """Draw Gaussians as a trainer holds them, with gradients to every parameter.
 
-    All tensors are on one device: a CUDA device, or the CPU, where sh_degree is at most
-    1.
+    All tensors are on one device.
+
+    Args:
+        gaussians: the Gaussians.
+        view: the camera.
+        sh_degree: of the colours; at most 1 on the CPU.
+        features: (N, C), blended in place of the colours.
     """
     if gaussians["means"].is_cuda:
-        return _draw_on_gpu(gaussians, view, sh_degree)
-    return _draw_on_cpu(gaussians, view, sh_degree)
+        return _draw_on_gpu(gaussians, view, sh_degree, features)
+    return _draw_on_cpu(gaussians, view, sh_degree, features)
 
 
-def _draw_on_gpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Drawn:
+def _draw_on_gpu(
+    gaussians: Gaussians,
+    view: DatasetView,
+    sh_degree: int,
+    features: torch.Tensor | None,
+) -> Drawn:
     """Draw with gsplat."""
-    coefficients = gaussians["sh0"]
-    if sh_degree:
-        coefficients = torch.cat([coefficients, gaussians["shN"]], 1)
+    if features is not None:
+        coefficients = features
+    elif sh_degree:
+        coefficients = torch.cat([gaussians["sh0"], gaussians["shN"]], 1)
+    else:
+        coefficients = gaussians["sh0"]
     blended, alpha, meta = rasterization(
         gaussians["means"],
         functional.normalize(gaussians["quats"], dim=1),
@@ -145,7 +163,7 @@ def _draw_on_gpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Dra
         view.K[None],
         view.width,
         view.height,
-        sh_degree=sh_degree,
+        sh_degree=sh_degree if features is None else None,
         packed=False,
         render_mode="RGB+D",
     )
@@ -153,15 +171,20 @@ def _draw_on_gpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Dra
     if means2d.requires_grad:
         means2d.retain_grad()
     return Drawn(
-        image=blended[0, ..., :3],
+        image=blended[0, ..., :-1],
         alpha=alpha[0, ..., 0],
-        depth=blended[0, ..., 3],
+        depth=blended[0, ..., -1],
         means2d=means2d,
         visible=(meta["radii"][0] > 0).all(-1),
     )
 
 
-def _draw_on_cpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Drawn:
+def _draw_on_cpu(
+    gaussians: Gaussians,
+    view: DatasetView,
+    sh_degree: int,
+    features: torch.Tensor | None,
+) -> Drawn:
     """Draw with torch."""
     projected = project(gaussians, view)
     means2d = projected.means2d
@@ -174,17 +197,18 @@ def _draw_on_cpu(gaussians: Gaussians, view: DatasetView, sh_degree: int) -> Dra
         radius_in_sigmas = radius_in_sigmas * projected.valid
         extents = radius_in_sigmas[:, None] * projected.variances.sqrt()
     tiling = tile(means2d, extents, projected.depths, view.width, view.height)
-    rgb = colors(gaussians, view.viewmat, sh_degree)
-    features = torch.cat([rgb, projected.depths[:, None]], 1)
+    if features is None:
+        features = colors(gaussians, view.viewmat, sh_degree)
+    channels = torch.cat([features, projected.depths[:, None]], 1)
     blended, alpha = Composite.apply(
-        means2d, projected.conics, opacities, features, tiling
+        means2d, projected.conics, opacities, channels, tiling
     )
     visible = torch.zeros(len(means2d), dtype=torch.bool)
     visible[tiling.gaussians] = True
     return Drawn(
-        image=blended[..., :3],
+        image=blended[..., :-1],
         alpha=alpha,
-        depth=blended[..., 3],
+        depth=blended[..., -1],
         means2d=means2d,
         visible=visible,
     )

@@ -42,7 +42,7 @@ class CameraState:
 
 
 @dataclass
-class TabState:
+class RenderTabState:
     """Holds the values that the panels of nerfview and of gsplat's viewer start with."""
 
     render_width: int = 1280
@@ -79,12 +79,12 @@ def adapt(render_fn: Callable[..., Any], tab_state: Any = None) -> Callable[...,
         render_fn: takes a camera state and a tab state, and returns the picture, (H, W, 3)
             uint8 or floating point in [0, 1], or the picture and its depth.
         tab_state: the object that it is given, or its class, where it insists on one, as
-            gsplat's trainer does on its `GsplatRenderTabState`; None: a `TabState`. The
+            gsplat's trainer does on its `GsplatRenderTabState`; None: a `RenderTabState`. The
             size of the picture is written into it, and the values of the script's
             controls that have its attributes' names.
     """
     if tab_state is None:
-        tab_state = TabState
+        tab_state = RenderTabState
     state = tab_state() if isinstance(tab_state, type) else tab_state
 
     def draw(camera: RenderCamera, controls: Any = None) -> Any:

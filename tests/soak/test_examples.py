@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageGrab
 from support.example_runs import ARGUMENTS, EXAMPLES, MIN_COLORS, STREAMS, color_count
 from support.frames import host_array
@@ -23,6 +24,8 @@ IN_OTHERS = {
     "camera_detector": "torchvision",
 }
 """Examples with other people's trainers and models, and what those need."""
+ON_CUDA = ("render_2dgs",)
+"""Examples that need a GPU."""
 WINDOWS = ("window_image", "window_scene")
 """Examples with a window of their own, which need a display."""
 SCRIPTS = sorted(p for p in EXAMPLES.glob("*.py") if p.stem not in WINDOWS)
@@ -32,16 +35,18 @@ def stem(path: Path) -> str:
     return path.stem
 
 
-def skip_without_packages(path: Path) -> None:
-    """Skip the test where a package that the example needs is not installed."""
+def skip_without_needs(path: Path) -> None:
+    """Skip the test where a package or a GPU that the example needs is missing."""
     package = IN_OTHERS.get(path.stem, "torch")
     if find_spec(package) is None:
         pytest.skip(f"needs {package}")
+    if path.stem in ON_CUDA and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=stem)
 def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
-    skip_without_packages(path)
+    skip_without_needs(path)
     process = programs.python(
         path, "--steps", "3", *ARGUMENTS.get(path.stem, []), SPLATVIEW_STRICT="1"
     )
@@ -55,7 +60,7 @@ def test_example_ends_after_its_steps(path: Path, programs: Programs) -> None:
 def test_viewer_draws_every_stream_of_an_example(
     path: Path, programs: Programs, tmp_path: Path
 ) -> None:
-    skip_without_packages(path)
+    skip_without_needs(path)
     process = programs.python(path, "--steps", "1000000", *ARGUMENTS.get(path.stem, []))
     streams = STREAMS[path.stem]
     with Subscriber() as viewer:

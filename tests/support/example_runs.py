@@ -17,6 +17,7 @@ import torch
 from torch import distributed
 
 import splatview
+from splatview_viewer.kinds.rendered.view import RenderedView
 from support.programs import ROOT
 from support.viewer import Viewer
 from support.wait import polls
@@ -31,7 +32,11 @@ STREAMS = {
     "lightning_callback": ["learned"],
     "memory": ["learned", "memory"],
     "notebook": ["waves"],
+    "render_2dgs": ["discs"],
     "render_deformation": ["turning"],
+    "render_features": ["features"],
+    "render_nerf": ["nerf"],
+    "render_nerfview": ["sky"],
     "render_triangles": ["triangles"],
     "scalars": ["learned", "scalars"],
     "second_process": ["edges"],
@@ -71,11 +76,18 @@ def show_streams(viewer: Viewer, names: list[str]) -> Iterator[None]:
             ]
             if keys and viewer.user.layout.active.key != keys[-1]:
                 viewer.user.select(keys[-1])
-            view = viewer.user.view
-            is_drawn = bool(keys) and view is not None and not view.empty
-            if is_drawn and color_count(viewer.picture()) > MIN_COLORS:
+            if keys and is_drawn(viewer) and color_count(viewer.picture()) > MIN_COLORS:
                 break
             yield
+
+
+def is_drawn(viewer: Viewer) -> bool:
+    """Return whether the active viewport shows a value, drawn by a function if need be."""
+    view = viewer.user.view
+    if view is None or view.empty:
+        return False
+    drawn_view = viewer.shows(RenderedView)
+    return drawn_view is None or drawn_view.picture is not None
 
 
 def code_of_notebook(path: Path) -> str:
@@ -117,9 +129,39 @@ def run_until_shown(
             raise AllShown
         return result
 
+    run_with(name, take_turn, patch)
+
+
+def run_until_published(
+    name: str, count: int, patch: pytest.MonkeyPatch
+) -> tuple[Any, dict[str, Any]]:
+    """Run an example until it has published so often; return what, and the options."""
+    values: list[tuple[Any, dict[str, Any]]] = []
+
+    def take_value(
+        _: Callable[..., Any], value: Any, *names: str, **options: Any
+    ) -> None:
+        values.append((value, options))
+        if len(values) == count:
+            raise AllShown
+
+    run_with(name, take_value, patch)
+    return values[-1]
+
+
+def run_with(
+    name: str, publishing: Callable[..., Any], patch: pytest.MonkeyPatch
+) -> None:
+    """Run an example until it is ended by AllShown.
+
+    Args:
+        name: the name of its file, without a suffix.
+        publishing: called with each function that publishes and its arguments, instead.
+        patch: undoes what this changes in the process.
+    """
     for function in _PUBLISHING:
-        turning = functools.partial(take_turn, getattr(splatview, function))
-        patch.setattr(splatview, function, turning)
+        replacement = functools.partial(publishing, getattr(splatview, function))
+        patch.setattr(splatview, function, replacement)
     # As where the script is run by its name.
     patch.syspath_prepend(str(EXAMPLES))
     patch.setattr(sys, "argv", [name, "--steps", _MANY, *ARGUMENTS.get(name, [])])
