@@ -243,15 +243,10 @@ def value_of_viewer(declaration: Control, value: Value) -> Value:
     if declaration.form not in ("slider", "number"):
         return value
     assert isinstance(value, (int, float))
-    step = declaration.step
-    if step is not None:
-        start = declaration.low or 0.0
-        value = start + round((value - start) / step) * step
-        if declaration.high is not None:
-            value = min(value, declaration.high)
-    if _is_whole(declaration.value):
-        return round(min(max(value, -_MAX_WHOLE), _MAX_WHOLE))
-    return float(value)
+    nearest = declaration.nearest(value)
+    if isinstance(nearest, int):
+        return min(max(nearest, -_MAX_WHOLE), _MAX_WHOLE)
+    return nearest
 
 
 def _checked_number(

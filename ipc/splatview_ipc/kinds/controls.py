@@ -28,8 +28,6 @@ MAX_CONTROLS = 10_000
 MAX_NAME = 200
 """Characters of a name, as messages carry it (`control.limits.MAX_NAME`)."""
 MAX_BYTES = 4 << 20
-MAX_NAME = 200
-"""Characters of a name, as of a stream's."""
 MAX_TEXT = 1024
 """Characters of a folder, a choice or a text."""
 MAX_CHOICES = 1000
@@ -77,6 +75,20 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Raise ValueError unless a value is legal for this control."""
         if not self._is_legal(value):
             raise ValueError(f"{value!r} is no value of the {self.form} {self.name}")
+
+    def nearest(self, coordinate: float) -> float:
+        """Return the nearest number within bounds and on a step to a finite one."""
+        nearest = coordinate
+        if self.step is not None:
+            start = self.low or 0.0
+            nearest = start + round((coordinate - start) / self.step) * self.step
+        if self.low is not None:
+            nearest = max(nearest, self.low)
+        if self.high is not None:
+            nearest = min(nearest, self.high)
+        if isinstance(self.value, int):
+            return round(nearest)
+        return float(nearest)
 
     def _is_legal(self, value: object) -> bool:
         match self.form:

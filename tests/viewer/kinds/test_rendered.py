@@ -15,7 +15,6 @@ import pytest
 import torch
 from PIL import Image
 from support import drawn_scene
-from support.controlled_script import ControlledScript
 from support.drawn_scene import DrawnScene, answer, paint, scene_frame
 from support.frames import cloud, frame_of, gaussian_frame
 from support.view_cases import change_state, scene_view, view_pixels
@@ -23,7 +22,7 @@ from support.viewer import Viewer
 from support.wait import wait_until
 
 import splatview
-from splatview_ipc.kinds.controls import Control
+from splatview_ipc.kinds.controls import Control, encode
 from splatview_viewer.__main__ import main
 from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.errors import RendererError
@@ -527,7 +526,13 @@ def test_shot_is_of_exactly_its_camera(
     trainer: DrawnScene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Controls of the script change nothing.
-    ControlledScript(trainer.publisher, [Control("on", "checkbox", True)])
+    controls: Any = trainer.publisher.stream("controls", "controls")
+    packed = encode([Control("on", "checkbox", True)])
+    tensor = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+    controls.describe(
+        drawn_scene.FrameLayout("controls", ("controls",), (len(packed),))
+    )
+    controls.publish_awaited(((tensor,), {}))
     camera = camera_at(2.0)
     out = tmp_path / "out.png"
     args = ["shot", str(out), "--camera", camera.to_json(), "--size", f"{W}x{H}"]

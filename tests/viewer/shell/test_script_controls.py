@@ -9,15 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 from support import widgets
-from support.controlled_script import ControlledScript
-from support.drawn_scene import DrawnScene
 from support.frames import frame_of
 from support.viewer import Viewer
 
+import splatview
 from splatview_ipc.kinds.controls import Control, encode
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
@@ -136,9 +134,10 @@ CONTROLS = (
     SAVE,
     Control("mode", "dropdown", "a", choices=("a", "b")),
     Control("note", "text", "x"),
-    Control("count", "slider", 7, low=0, high=30),
+    Control("count", "slider", 7, low=0, high=30, step=5),
     Control("steps", "number", 7, low=0),
     Control("huge", "slider", 1e30, low=-1e300, high=1e300),
+    Control("wide", "number", 0.0, low=-1e300, high=1e300),
     Control("up", "vector", (0.0, -1.0, 0.0), folder="Camera"),
     Control("paint", "color", (0.0, 0.5, 1.0), folder="Camera/Inner"),
     Control("العربية\n", "text", "قيمة", folder="نصوص"),
@@ -199,7 +198,7 @@ def test_user_sets_controls_of_all_forms(rig: PanelRig) -> None:
     rig.press("steps.0.0", 5)
     rig.press("count", 36)
     rig.press("up.0.1", 20)
-    up = rig.content.value_of(CONTROLS[8])
+    up = rig.content.value_of(CONTROLS[9])
     assert isinstance(up, tuple)
     assert up[0] == up[2] == 0
     assert up[1] > -1
@@ -270,25 +269,28 @@ def test_viewer_and_script_agree_until_the_script_ends(
     runtime_dir: Path, open_viewer: Callable[..., Viewer]
 ) -> None:
     viewer = open_viewer((640, 800))
-    with closing(DrawnScene()) as scene:
-        script = ControlledScript(scene.publisher, CONTROLS)
-        viewer.user.choose_tab("data")
-        viewer.until(partial(operator.contains, widgets.drawn, "save"))
-        content = content_of(viewer)
-        viewer.click("save")
-        script.controls["new"] = msgspec.structs.replace(TIME, name="new")
-        script.set("time", 0.25)
+    viewer.user.choose_tab("data")
+    save = splatview.controls.button("save")
+    splatview.publish(torch.zeros(8, 8, 3), "image")
+    viewer.until(partial(operator.contains, widgets.drawn, "save"))
+    content = content_of(viewer)
+    viewer.click("save")
+    # Others are declared, and set by the script, later.
+    time = splatview.controls.slider("time", 0, 1, 0.5)
+    time.value = 0.25
 
-        def agree() -> bool:
-            return tuple(script.controls.values()) == content.controls
+    def agree() -> bool:
+        values = [control.value for control in content.controls]
+        return values == [1, 0.25]
 
-        viewer.until(agree)
-        viewer.find("time")
-    assert script.value("save") == 4
+    viewer.until(agree)
+    assert save.clicked()
+    assert not save.clicked()
+    splatview.close()
 
     def has_ended() -> bool:
         return content.has_ended
 
     viewer.until(has_ended)
-    viewer.find("on")
+    viewer.find("time")
     assert not viewer.user.layout.active.faults.reason("section Controls")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_viewer.workspace.slot import Slot
@@ -56,10 +56,18 @@ class Activity:
         self._times: dict[str, _RunTimes] = {}
         """By the id of the run."""
 
-    def take_in(self, runs: Iterable[RemoteRun], now: float) -> set[RemoteRun]:
+    def take_in(
+        self,
+        runs: Iterable[RemoteRun],
+        now: float,
+        uncounted: Mapping[RemoteRun, int],
+    ) -> set[RemoteRun]:
         """Take in what runs published; return those that published something.
 
-        now: seconds since the epoch.
+        Args:
+            runs: all runs.
+            now: seconds since the epoch.
+            uncounted: the versions of a run that its script did not publish.
         """
         old_times = self._times
         self._times = {}
@@ -67,7 +75,8 @@ class Activity:
         for run in runs:
             times = old_times.get(run.id) or _RunTimes()
             self._times[run.id] = times
-            if run.alive and times.take_in(run.total_version, now):
+            versions = run.total_version - uncounted.get(run, 0)
+            if run.alive and times.take_in(versions, now):
                 active_runs.add(run)
         return active_runs
 

@@ -133,7 +133,9 @@ class Pump:
         """Update each entry from its source, and mark the list if it looks different."""
         catalogue = self._catalogue
         runs = catalogue.subscriber.runs
-        active_runs = catalogue.activity.take_in(runs, time.time())
+        active_runs = catalogue.activity.take_in(
+            runs, time.time(), catalogue.script_controls.versions()
+        )
         has_changed = False
         for slot in list(catalogue.slots.values()):
             stream = slot.source.stream

@@ -89,6 +89,10 @@ class ControlsOfRuns:
         """Return the controls of the runs that a viewport with a panel shows."""
         return self._shown.get(viewport, ())
 
+    def versions(self) -> dict[RemoteRun, int]:
+        """Return the version of each run's controls: users make these."""
+        return {run: stream.version for run, stream in self._streams.items()}
+
     def update(self) -> None:
         """Open the controls of what is shown with a panel, and release all others."""
         self._find_streams()

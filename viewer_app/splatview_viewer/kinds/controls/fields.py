@@ -6,6 +6,7 @@ Each is drawn with imgui in the row of its control, and returns the value after 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
@@ -73,14 +74,13 @@ def _draw_slider(field: Field) -> Value:
     assert high is not None
     if max(abs(low), abs(high)) > _MAX_DRAGGED:
         return _draw_number(field)
-    is_whole = isinstance(field.value, int)
     new = widgets.slider(
         field.label,
         field.tip,
         field.value,
         (low, high),
         _format_of(field.value),
-        step=1.0 if is_whole else 0.0,
+        step=_least_step(control),
     )
     return _as_edited(control, field.value, new)
 
@@ -91,7 +91,7 @@ def _draw_checkbox(field: Field) -> Value:
 
 def _draw_button(field: Field) -> Value:
     """Draw a button; its value is the number of its clicks."""
-    clicks = f"Clicked {field.value:,} times"
+    clicks = f"Clicks so far: {field.value:,}"
     is_pressed = controls.button(
         field.label, name=f"##{field.label}", width=-1, hint=f"{field.label}\n{clicks}"
     )
@@ -99,8 +99,14 @@ def _draw_button(field: Field) -> Value:
 
 
 def _draw_dropdown(field: Field) -> Value:
-    options = {choice: printable(choice) for choice in field.control.choices}
+    options = _options_of(field.control.choices)
     return widgets.choice(field.label, field.tip, field.value, options)
+
+
+@lru_cache(64)
+def _options_of(choices: tuple[str, ...]) -> dict[str, str]:
+    """Return choices, and the text of each."""
+    return {choice: printable(choice) for choice in choices}
 
 
 def _draw_text(field: Field) -> Value:
@@ -162,9 +168,14 @@ def _drag_step(control: Control, starts: Sequence[float]) -> float:
         step = (control.high - control.low) / 400
     else:
         step = (max(map(abs, starts)) or 1.0) / 100
-    if isinstance(control.value, int):
-        return max(round(step), 1)
-    return step
+    return min(max(step, _least_step(control)), _NO_BOUND)
+
+
+def _least_step(control: Control) -> float:
+    """Return the distance between two values of a control; 0: any value is allowed."""
+    if control.step is not None:
+        return control.step
+    return 1.0 if isinstance(control.value, int) else 0.0
 
 
 def _limits_of(control: Control) -> tuple[float, float]:
@@ -173,7 +184,7 @@ def _limits_of(control: Control) -> tuple[float, float]:
         return 0.0, 0.0
     low = -_NO_BOUND if control.low is None else control.low
     high = _NO_BOUND if control.high is None else control.high
-    return low, high
+    return max(low, -_NO_BOUND), min(high, _NO_BOUND)
 
 
 def _format_of(number: float) -> str:
@@ -191,13 +202,7 @@ def _as_edited(control: Control, old: float, new: float) -> float:
         return old
     if abs(new) <= _MAX_DRAGGED:
         new = float(f"{new:.{_DIGITS}g}")
-    if control.low is not None:
-        new = max(new, control.low)
-    if control.high is not None:
-        new = min(new, control.high)
-    if isinstance(old, int):
-        return round(new)
-    return new
+    return control.nearest(new)
 
 
 FIELDS: Mapping[str, Callable[[Field], Value]] = {

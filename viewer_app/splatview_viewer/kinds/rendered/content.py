@@ -32,6 +32,18 @@ class RenderedSummary:
     customary_ups: tuple[tuple[float, float, float], ...] = ()
 
 
+@dataclass(slots=True)
+class ControlChanges:
+    """Holds what is known of the script's controls, with which the function draws."""
+
+    version: int | None = None
+    """None before they were looked at."""
+    asked_loads: int = 0
+    """The version of the scene by the control that a user of this viewer set last."""
+    set_at: float = -math.inf
+    """When that was."""
+
+
 class RenderedContent:
     """The newest facts about one scene, and the requests for its pictures."""
 
@@ -48,11 +60,7 @@ class RenderedContent:
         self.sample: SceneSample | None = None
         self.loads = 0
         """Number of versions of the scene, also of those by another control."""
-        self.asked_loads = 0
-        """The version that the controls made which a user here set last."""
-        self.controlled_at = -math.inf
-        """When that was."""
-        self._controls_version: int | None = None
+        self.controls = ControlChanges()
         self.function = ""
         """The name of the function that draws."""
         self.step: int | None = None
@@ -87,16 +95,14 @@ class RenderedContent:
 
         is_answer: a user of this viewer has set one of them, and waits for the picture.
         """
-        if version == self._controls_version:
-            return False
-        is_first = self._controls_version is None
-        self._controls_version = version
-        if is_first:
+        known_version = self.controls.version
+        self.controls.version = version
+        if known_version in (None, version):
             return False
         self.loads += 1
         if is_answer:
-            self.asked_loads = self.loads
-            self.controlled_at = self.now
+            self.controls.asked_loads = self.loads
+            self.controls.set_at = self.now
         return True
 
     def current_sample(self) -> SceneSample | None:

@@ -84,7 +84,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
     @property
     def is_moving(self) -> bool:
         """True if the camera was moved, or a control of the script set, just now."""
-        moved_at = max(self._moved_at, self.data.controlled_at)
+        moved_at = max(self._moved_at, self.data.controls.set_at)
         return self.data.now - moved_at < _REST_S
 
     def mark_moving(self) -> None:
@@ -105,7 +105,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and _is_same_view(picture.camera, camera):
             pause = picture.seconds / _REFRESH_SHARE
-            is_asked = picture.request.loads < self.data.asked_loads
+            is_asked = picture.request.loads < self.data.controls.asked_loads
             if not is_asked and self.data.now < picture.received_at + pause:
                 request = PictureRequest(picture.camera, picture.request.loads)
         if self._inbox.want(request, self.data.now):
