@@ -9,7 +9,7 @@ and:
 |---|---|
 | begin, report | as there, and "function_ms", the median of what a picture took |
 | stamps, on= | read the time in each picture that is shown, and when it came where |
-| delays | those times: {"size", "has_depth", "read_ms", "texture_ms"} of each picture |
+| delays | those times: {"size", "has_depth", "memory", "texture_ms", "drawn_ms"} |
 | keep, file= | write the newest picture and its camera to a file of NumPy |
 | click, name= | click a button of the script; "ns": when |
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.gpu import driver
-from benchmarks.gpu.deformation import stamp_of
+from benchmarks.gpu.deformation import STAMP_BYTES, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +42,9 @@ class RenderedScreen(driver.CountingScreen):
         self._function_ms: list[float] = []
         """Milliseconds that the function took for each picture that was shown."""
         self._read_ns = 0
-        """When an answer was last read."""
-        self._textured_ns = 0
-        """When a texture had the picture that was drawn last."""
+        """When an answer was last read; one in GPU memory is in a texture then."""
+        self._drawn_ns = 0
+        """When OpenGL had drawn a picture last."""
 
     def _scene_view(self) -> Any:
         """Return the view of the scene; None before there is one."""
@@ -63,18 +63,37 @@ class RenderedScreen(driver.CountingScreen):
         )
         self._moved_to = camera_now
         self._function_ms.append(picture.ms)
-        if self._reads_stamps and self._textured_ns:
+        if self._reads_stamps and self._drawn_ns:
             self._delays.append(self._delay(picture))
 
     def _delay(self, picture: Any) -> dict[str, Any]:
         """Return the times of a picture since its function had drawn it."""
-        stamp_ns = stamp_of(picture.pixels)
+        memory = "host memory"
+        texture_ns = self._drawn_ns
+        if _is_on_gpu(picture):
+            memory = "GPU memory"
+            texture_ns = self._read_ns
+        stamp_ns = stamp_of(self._first_pixels(picture))
         return {
             "size": f"{picture.camera.width}x{picture.camera.height}",
-            "has_depth": picture.depth is not None,
-            "read_ms": (self._read_ns - stamp_ns) / 1e6,
-            "texture_ms": (self._textured_ns - stamp_ns) / 1e6,
+            "has_depth": picture.pixels.depth is not None,
+            "memory": memory,
+            "texture_ms": (texture_ns - stamp_ns) / 1e6,
+            "drawn_ms": (self._drawn_ns - stamp_ns) / 1e6,
         }
+
+    def _first_pixels(self, picture: Any) -> np.ndarray:
+        """Return the first pixels of the first row, (1, N, 3)."""
+        color = picture.pixels.color
+        if not _is_on_gpu(picture):
+            return color[:1, :STAMP_BYTES, :3]
+        framebuffer = self.ctx.framebuffer([color])
+        try:
+            viewport = 0, 0, STAMP_BYTES, 1
+            row = framebuffer.read(viewport, components=3, alignment=1)
+        finally:
+            framebuffer.release()
+        return np.frombuffer(row, np.uint8).reshape(1, STAMP_BYTES, 3)
 
     def _time(self) -> None:
         """Take times at the view from its first picture on."""
@@ -103,7 +122,7 @@ class RenderedScreen(driver.CountingScreen):
             lay(*arguments)
             if self._reads_stamps:
                 self.ctx.finish()
-                self._textured_ns = time.monotonic_ns()
+                self._drawn_ns = time.monotonic_ns()
 
         return timed
 
@@ -131,7 +150,7 @@ class RenderedScreen(driver.CountingScreen):
         camera = picture.camera
         np.savez(
             file,
-            pixels=picture.pixels[..., :3],
+            pixels=_color_array(picture),
             viewmat=camera.viewmat,
             K=camera.K,
             near=camera.near,
@@ -150,6 +169,21 @@ class RenderedScreen(driver.CountingScreen):
         assert self.app is not None
         streams = self.app.catalogue.subscriber.streams
         return next(stream for stream in streams if stream.kind == "controls")
+
+
+def _is_on_gpu(picture: Any) -> bool:
+    """Return whether a picture came in GPU memory."""
+    return not isinstance(picture.pixels.color, np.ndarray)
+
+
+def _color_array(picture: Any) -> np.ndarray:
+    """Return a picture's colours (H, W, 3) uint8, top row first."""
+    color = picture.pixels.color
+    if not _is_on_gpu(picture):
+        return color[..., :3]
+    width, height = color.size
+    texels = np.frombuffer(color.read(alignment=1), np.uint8)
+    return texels.reshape(height, width, 4)[..., :3]
 
 
 if __name__ == "__main__":
