@@ -13,8 +13,7 @@ import faulthandler
 import os
 import sys
 import threading
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -26,6 +25,7 @@ from splatview.rendering.function import draw_picture
 from splatview.rendering.requests import RequestQueue
 from splatview.rendering.trouble import text_of_fault
 from splatview.rendering.user_functions import UserFunctions
+from splatview.rendering.worker_controls import PublishedControls
 from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview.rendering.worker_tensors import PublishedTensors
 from splatview_ipc.publisher.publisher import Publisher, RunRole
@@ -33,7 +33,7 @@ from splatview_ipc.publisher.stream_channels import OverlaidStream
 from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from splatview_ipc.control import messages
 
@@ -43,7 +43,6 @@ _WATCH_S = 0.25
 """Period of looking at the module's file and the run while no viewer asks."""
 _ARRIVAL_S = 0.005
 """The same while tensors are awaited that a viewer wants to see."""
-_NO_CONTROLS: Mapping[str, Any] = MappingProxyType({})
 _PATIENCE_S = 2.0
 """Seconds that a picture may go on after the trainer has ended."""
 _BROKEN = 3
@@ -100,6 +99,7 @@ class RenderWorkerProgram:
         """True once a picture was drawn: nothing compiles any more."""
         self._gpu_stream: torch.cuda.Stream | None = None
         self._tensors = PublishedTensors(settings.run, settings.scene)
+        self._controls = PublishedControls(self._tensors.subscriber, settings.run)
         self._publisher = Publisher(
             settings.run_name, role=RunRole(parent_run=settings.run)
         )
@@ -139,8 +139,9 @@ class RenderWorkerProgram:
         if functions.refresh(self._publisher.now(), self._limited):
             self._send_report(WorkerReport(functions.fault_text, is_changed=True))
         self._tensors.poll()
+        self._controls.find_stream()
         request = None
-        if self._tensors.read():
+        if self._tensors.read() and self._controls.read():
             request = self._requests.take()
         if request is not None:
             self._answer(request)
@@ -196,7 +197,7 @@ class RenderWorkerProgram:
         call = self._functions.require_call()
         subject = self._functions.subject(self._tensors.values)
         arguments = subject, RenderCamera.of(request, device)
-        picture = draw_picture(call, arguments, _NO_CONTROLS)
+        picture = draw_picture(call, arguments, self._controls.values)
         step = self._tensors.meta.get("step")
         self._answers.put(request, picture, clock, step)
 

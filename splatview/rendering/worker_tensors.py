@@ -34,7 +34,8 @@ class PublishedTensors:
         self.values: Mapping[str, torch.Tensor] = {}
         """By name. Another mapping when one of them is another object."""
         self.meta: dict[str, Any] = {}
-        self._subscriber = Subscriber(run, client="render worker")
+        self.subscriber = Subscriber(run, client="render worker")
+        """Follows the run; also for others that read of it."""
         self._run = run
         self._scene = scene
         self._stream: RemoteStream | None = None
@@ -56,15 +57,15 @@ class PublishedTensors:
 
     def poll(self) -> None:
         """Take in what the run has said. Never waits."""
-        self._subscriber.poll()
+        self.subscriber.poll()
         if self._stream is not None:
             return
-        for stream in self._subscriber.streams:
+        for stream in self.subscriber.streams:
             is_ours = stream.run.id == self._run and stream.info.over == self._scene
             if is_ours and stream.kind == "tensors":
                 self._stream = stream
                 stream.open()
-                self._subscriber.poll()
+                self.subscriber.poll()
 
     def read(self) -> bool:
         """Take the newest version, if there is another; return whether there is any.
@@ -130,7 +131,7 @@ class PublishedTensors:
         self.values = {}
         if self._frame is not None:
             self._frame.close()
-        self._subscriber.close()
+        self.subscriber.close()
 
 
 def _array_over(tensor: torch.Tensor) -> np.ndarray:

@@ -164,6 +164,29 @@ def test_pictures_lie_over_the_scene_and_follow_its_versions(
         assert len(follower.runs) == 2, "the worker is found with its trainer"
 
 
+def test_a_function_is_given_the_newest_controls(
+    worker: Asker, drawing: DrawingFile
+) -> None:
+    drawing.write(
+        FLAT.replace("camera)", "camera, controls)").replace(
+            "means.mean()", "(means.mean() * controls.gain)"
+        )
+    )
+    meta, _ = worker.picture()
+    assert "no control 'gain'" in meta["trouble"]
+    # Declared after the worker has begun, and read by its next picture.
+    gain = splatview.controls.slider("gain", 0.0, 4.0, value=2.0)
+    panel = stream_of(worker.subscriber, "controls")
+    worker.wait_for(lambda: copied(panel), "controls")
+    _, arrays = worker.picture()
+    assert arrays["color"][0, 0, 0] == 102
+    last_version = panel.version
+    gain.value = 4.0
+    worker.wait_for(lambda: panel.version > last_version, "the controls' next version")
+    _, arrays = worker.picture()
+    assert arrays["color"][0, 0, 0] == 204
+
+
 def test_a_function_is_edited_while_it_is_looked_at(
     worker: Asker, drawing: DrawingFile, capfd: pytest.CaptureFixture[str]
 ) -> None:
