@@ -37,7 +37,8 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
 from splatview.adapters import controls as declarations
-from splatview.api.script_controls import ScriptButton, ScriptControl, registry
+from splatview.api import script_controls
+from splatview.api.script_controls import ScriptButton, ScriptControl
 from splatview.api.session import (
     callers_line,
     disabled,
@@ -247,6 +248,7 @@ def _declared(declaration: Control, remember: bool) -> Any:
     """
     is_remembered = checks.checked_bool("remember", remember)
     location = callers_line()
+    registry = script_controls.registry
     # A declaration while the process forks would leave the child half a registry.
     with session().lock:
         control = registry.find(declaration, location)
@@ -268,6 +270,7 @@ def _restore(control: ScriptControl[Any]) -> None:
     """Set a control to the value of the last run."""
     from splatview.api.remembered_values import RememberedValues, file_of_run
 
+    registry = script_controls.registry
     if registry.remembered is None:
         registry.remembered = RememberedValues(file_of_run(run_name()))
     registry.remembered.restore(control)
@@ -284,4 +287,4 @@ def _publish_controls() -> None:
 def _stream_of(publisher: Publisher) -> ControlsStream:
     from splatview.api.controls_stream import ControlsStream
 
-    return ControlsStream(publisher, registry)
+    return ControlsStream(publisher, script_controls.registry)

@@ -83,6 +83,11 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     api = sys.modules.get("splatview.api.session")
     if api is not None:
         api.session().close()
+        api.first_features.clear()
+    declaring: Any = sys.modules.get("splatview.api.script_controls")
+    if declaring is not None:
+        # The next test's runs have the controls alone that it declares.
+        declaring.registry = declaring.ControlRegistry()
     reading = sys.modules.get("splatview.api.frames")
     if reading is not None:
         # The next test annotates its own frames.

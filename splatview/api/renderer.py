@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatview.adapters import checks
 from splatview.adapters.value_texts import type_text
-from splatview.api.script_controls import registry
+from splatview.api import script_controls
 from splatview.api.session import (
     capturing,
     public,
@@ -190,7 +190,7 @@ def _draw_next(is_paused: bool) -> None:
             return
         _awaited.discard(scene)
         try:
-            scene.draw(registry.values())
+            scene.draw(script_controls.registry.values())
         finally:
             # In this order: a request that comes meanwhile is not forgotten.
             if scene.has_requests:

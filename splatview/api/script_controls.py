@@ -19,7 +19,7 @@ from splatview.adapters.controls import (
     max_bytes,
     value_of_viewer,
 )
-from splatview.api.session import session, untraced
+from splatview.api.session import session
 from splatview.rendering.control_values import NO_CONTROLS, ControlValues
 from splatview_ipc.kinds.controls import MAX_BYTES, MAX_CONTROLS, Control
 
@@ -136,9 +136,6 @@ class ScriptButton(ScriptControl[int]):
         del value
         self._value += clicks
         self._registry.note(self)
-
-
-untraced(ScriptControl, ScriptButton)
 
 
 class ControlRegistry:

@@ -91,6 +91,21 @@ def test_script_draws_what_a_viewer_asks_for(subscriber: Subscriber) -> None:
         assert (values(frame)["color"] == 0).all()
 
 
+def test_function_is_given_the_controls_as_they_are(subscriber: Subscriber) -> None:
+    gray = splatview.controls.slider("gray", 0.0, 1.0, value=0.4)
+
+    @splatview.renderer("scene", budget=1)
+    def picture(camera: Any, controls: Any) -> torch.Tensor:
+        return torch.full((camera.height, camera.width, 3), controls.gray)
+
+    stream = stream_of(subscriber, "scene/pictures")
+    with drawn(subscriber, stream, 1) as frame:
+        assert (values(frame)["color"] == 102).all()
+    gray.value = 1.0
+    with drawn(subscriber, stream, 2) as frame:
+        assert (values(frame)["color"] == 255).all()
+
+
 def test_paused_script_draws_as_well(subscriber: Subscriber) -> None:
     @splatview.renderer(budget=0.001)
     def picture(camera: Any) -> torch.Tensor:
