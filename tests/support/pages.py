@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import re
+import shutil
 import threading
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from splatview_viewer.web import messages as m
@@ -20,7 +24,6 @@ from support.web_clients import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
@@ -199,6 +202,45 @@ def elsewhere(html: str) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_address[1]}/"
         server.shutdown()
+
+
+_NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "google-chrome",
+    "google-chrome-stable",
+    "chromium-browser",
+)
+CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(
+    filter(None, map(shutil.which, _NAMES)), "chromium"
+)
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def launched_chromium() -> Iterator[Browser]:
+    """Yield a headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed"
+    )
+    if not Path(CHROMIUM).is_file():
+        pytest.skip(
+            f"no {CHROMIUM}: apt-get install chromium, or name another in "
+            "SPLATVIEW_TEST_CHROMIUM"
+        )
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE_S * 1000
+        )
+        yield browser
+        browser.close()
 
 
 @contextmanager

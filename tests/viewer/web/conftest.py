@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.pages import Viewer, pages_of
-from support.wait import PATIENCE_S
+from support.pages import Viewer, launched_chromium, pages_of
 from support.web_clients import Visitor
 
 from splatview_viewer.web.server import WebServer
@@ -25,26 +22,6 @@ if TYPE_CHECKING:
     from support.web_clients import Page
 
     from splatview_viewer.web.browser import BrowserScreen
-
-_NAMES = (
-    "chromium-headless-shell",
-    "chromium",
-    "google-chrome",
-    "google-chrome-stable",
-    "chromium-browser",
-)
-CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(
-    filter(None, map(shutil.which, _NAMES)), "chromium"
-)
-_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture
@@ -100,20 +77,7 @@ def page(rig: Rig, screen: BrowserScreen) -> Page:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """Yield a headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed"
-    )
-    if not Path(CHROMIUM).is_file():
-        pytest.skip(
-            f"no {CHROMIUM}: apt-get install chromium, or name another in "
-            "SPLATVIEW_TEST_CHROMIUM"
-        )
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE_S * 1000
-        )
-        yield browser
-        browser.close()
+    yield from launched_chromium()
 
 
 @pytest.fixture

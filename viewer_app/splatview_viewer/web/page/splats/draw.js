@@ -17,12 +17,22 @@ import {makeStore} from "./store.js";
 /** @param {HTMLCanvasElement} canvas @param {() => Worker} makeWorker  Makes a worker of sort_worker.js. */
 export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_worker.js", import.meta.url))) {
   const sorter = makeWorker();
-  const splats = {begin, put, commit, draw, pixels, close, reason: "", isSoftware: false, version: null, onrestored: null};
+  const splats = {
+    begin, put, commit, draw, pixels, close,
+    version: null, // that is drawn
+    onrestored: () => {}, // called when the GPU has come back, without any version
+    /** Why pictures should come from the viewer instead; "": they need not. */
+    get reason() {
+      return trouble || (isSoftware ? "this browser draws without a GPU" : "");
+    },
+  };
+  let trouble = "", isSoftware = false;
   let parts = null; // {store, passes}; null: nothing can be drawn
   let view = null; // {camera, options, ticket}: what was asked for last
   let tickets = 0; // of what was asked for
   let waiting = []; // [ticket, resolve] of what was not drawn in its own order yet
   let committed = null; // resolves once the version that has come is drawn, or another one begins
+  let isHeld = false; // whether there is room for what is put
   let age = 0; // of the version that comes: a worker's answer about an older one is dropped
   let sorting = false, again = false; // whether the worker is at work, and is wanted once more
   let sorted = ""; // what the order was made for
@@ -32,9 +42,10 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
 
   function open() {
     const context = openContext(canvas);
-    splats.reason = context.reason;
-    splats.isSoftware = context.isSoftware;
+    trouble = context.reason;
+    isSoftware = context.isSoftware;
     splats.version = null;
+    isHeld = false;
     sorted = "";
     if (!context.gl) return;
     parts = {store: makeStore(context.gl, sorter), passes: makePasses(context.gl, context.blendsFloats)};
@@ -43,18 +54,17 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   /** Begin with a version. Returns whether it can be held; if not, `reason` says why. @param {Version} version */
   function begin(version) {
     if (!parts) return false;
-    splats.reason = parts.store.refuse(version);
-    if (splats.reason) return false;
     finishCommit(false);
     age += 1;
-    parts.store.begin(version);
-    return true;
+    trouble = parts.store.begin(version);
+    isHeld = !trouble;
+    return isHeld;
   }
 
   /** Take a part of a block: of the version that comes, or after its commit for the better of the one that is drawn.
    * The buffer must not be used afterwards. */
   function put(block, part, buffer) {
-    if (!parts) return;
+    if (!parts || !isHeld) return;
     parts.store.put(block, part, buffer);
     changed += 1;
   }
@@ -62,7 +72,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   /** Have the version drawn that has come. Resolves to true once it is, to false if another one overtakes it. Until
    * then the one before is drawn, and no other should begin. */
   function commit() {
-    if (!parts?.store.isComing()) return Promise.resolve(false);
+    if (!isHeld || !parts?.store.coming()) return Promise.resolve(false);
     changed += 1;
     return new Promise((resolve) => {
       committed = resolve;
@@ -118,7 +128,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
       again = true;
       return;
     }
-    const set = committed ? parts.store.back() : parts.store.drawn();
+    const set = committed ? parts.store.coming() : parts.store.drawn();
     if (!set.version) {
       finishDraws(tickets);
       return;
@@ -150,6 +160,11 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     }
   };
 
+  sorter.onerror = () => {
+    trouble = "the script that sorts cannot run beside this page";
+    close();
+  };
+
   function finishDraws(ticket) {
     const done = waiting.filter(([each]) => each <= ticket);
     waiting = waiting.filter(([each]) => each > ticket);
@@ -164,14 +179,14 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   function lose(event) {
     event.preventDefault(); // so that it comes back
     parts = null;
-    splats.reason = "the browser has taken the GPU away for now";
+    trouble = "the browser has taken the GPU away for now";
     finishCommit(false);
     finishDraws(tickets);
   }
 
   function restore() {
     open();
-    splats.onrestored?.(); // all versions are gone
+    splats.onrestored();
   }
 
   function close() {

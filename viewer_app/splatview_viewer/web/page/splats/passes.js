@@ -81,6 +81,7 @@ export function makePasses(gl, blendsFloats) {
   }
 
   function composite(camera, options, paint) {
+    gl.viewport(0, 0, target.width, target.height);
     if (paint.composition === "nearest") drawNearest(options, camera.near ?? FACTS.near);
     else if (paint.composition === "counted") count(options, paint.compositing_defines);
     else blend(options, paint.compositing_defines);

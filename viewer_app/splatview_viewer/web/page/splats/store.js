@@ -5,9 +5,8 @@ import {makeTexture, writeRows} from "./gl.js";
 
 const BLOCK = 1024, HEADER = 24; // Gaussians of a block and numbers of its header
 const HEADER_TEXELS = HEADER / 4, HEADER_BYTES = HEADER * 4;
-const HARMONICS_FLAG = 7; // the number of a header that read_blocks.glsl takes for whether there are harmonics
-const QUICK = 1, EXACT = 2;
-const TEXELS = {[QUICK]: 1, [EXACT]: 2}; // of 16 bytes a Gaussian
+const FORM = 3, HARMONICS_FLAG = 7; // numbers of a header; the second is what read_blocks.glsl knows harmonics by
+const FORMS = {quick: 1, exact: 2}; // as the header names them; and how many texels of 16 bytes a Gaussian has
 const HEADROOM = 1.25; // so that a scene that grows does not need new textures with each version
 const FEWEST = 16; // blocks that there is always room for
 
@@ -27,42 +26,47 @@ export function makeStore(gl, sorter) {
     return {index, version: null, rows: 0, sh_rows: 0, textures: {}, headers: new Float32Array(0), changed: [0, 0]};
   }
 
-  /** Why a version cannot be held here, or "". @param {Version} version */
-  function refuse({count, sh_stored}) {
-    const rows = Math.ceil(count / BLOCK) * Math.max(Math.ceil(sh_stored / 4), 1);
-    if (rows <= most) return "";
-    return `${count} Gaussians with ${sh_stored + 1} coefficients are too many for the textures of this browser's GPU`;
-  }
-
-  /** Begin with a version: what is put belongs to it from now on. One that was not committed is dropped. */
+  /**
+   * Begin with a version: what is put belongs to it from now on. One that was not committed is dropped.
+   * @param {Version} version
+   * @returns {string}  Why it cannot be held here, or "".
+   */
   function begin(version) {
+    const {count, sh_stored} = version;
+    const blocks = Math.ceil(count / BLOCK), shRows = Math.ceil(sh_stored / 4);
+    const coefficients = `${count} Gaussians with ${sh_stored + 1} coefficients each`;
+    if (!(blocks * Math.max(shRows, 1) <= most)) return `${coefficients} are more than this browser's textures hold`;
     const set = sets[1 - front];
-    const blocks = Math.ceil(version.count / BLOCK), shRows = Math.ceil(version.sh_stored / 4);
+    coming = false;
+    if (!reserve(set, blocks, shRows)) return `this browser's GPU has no memory for ${coefficients}`;
     coming = true;
     set.version = version;
-    reserve(set, blocks, shRows);
     set.headers = new Float32Array(blocks * HEADER);
     set.changed = [0, blocks];
-    sorter.postMessage({t: "begin", set: set.index, count: version.count});
+    sorter.postMessage({t: "begin", set: set.index, count});
+    return "";
   }
 
+  /** Make room in a set. Returns whether there was the memory. */
   function reserve(set, blocks, shRows) {
-    const perBlock = Math.max(shRows, 1);
-    const rows = Math.min(Math.max(Math.ceil(blocks * HEADROOM), FEWEST), Math.floor(most / perBlock));
-    if (set.rows >= blocks && set.rows <= 4 * rows && set.sh_rows === shRows) return;
+    const mostRows = Math.floor(most / Math.max(shRows, 1));
+    const rows = Math.min(Math.max(Math.ceil(blocks * HEADROOM), FEWEST), mostRows);
+    if (set.rows >= blocks && set.rows <= 4 * rows && set.sh_rows === shRows) return true;
     release(set);
-    set.rows = rows;
-    set.sh_rows = shRows;
     set.textures = {
       words: makeTexture(gl, gl.RGBA32UI, 2 * BLOCK, rows),
       headers: makeTexture(gl, gl.RGBA32F, HEADER_TEXELS, rows),
       harmonics: shRows ? makeTexture(gl, gl.RGBA32UI, BLOCK, rows * shRows) : makeTexture(gl, gl.RGBA32UI, 1, 1),
     };
+    const isFull = gl.getError() === gl.OUT_OF_MEMORY;
+    if (isFull) release(set);
+    else Object.assign(set, {rows, sh_rows: shRows});
+    return !isFull;
   }
 
   function release(set) {
     for (const texture of Object.values(set.textures)) gl.deleteTexture(texture);
-    set.textures = {};
+    Object.assign(set, {textures: {}, version: null, rows: 0, headers: new Float32Array(0), changed: [0, 0]});
   }
 
   /**
@@ -70,13 +74,12 @@ export function makeStore(gl, sorter) {
    * @param {number} block @param {"quick" | "exact" | "harmonics"} part @param {ArrayBuffer} buffer
    */
   function put(block, part, buffer) {
-    const set = coming ? sets[1 - front] : sets[front];
-    const blocks = set.headers.length / HEADER;
-    if (!(block >= 0 && block < blocks)) throw new RangeError(`block ${block} of ${blocks}`);
-    const expected = part === "harmonics" ? set.sh_rows * BLOCK * 16 : HEADER_BYTES + BLOCK * 16 * (part === "exact" ? 2 : 1);
-    if (buffer.byteLength !== expected) throw new RangeError(`${part} of ${buffer.byteLength} bytes, not ${expected}`);
+    const set = coming ? sets[1 - front] : sets[front], blocks = set.headers.length / HEADER;
+    if (!Number.isInteger(block) || block < 0 || block >= blocks) throw new RangeError(`block ${block} of ${blocks}`);
+    const size = part === "harmonics" ? set.sh_rows * BLOCK * 16 : HEADER_BYTES + FORMS[part] * BLOCK * 16;
+    if (buffer.byteLength !== size) throw new RangeError(`${part} has ${buffer.byteLength} bytes, not ${size}`);
     if (part === "harmonics") putHarmonics(set, block, buffer);
-    else putGaussians(set, block, buffer);
+    else putGaussians(set, block, FORMS[part], buffer);
     const [low, high] = set.changed;
     set.changed = low < high ? [Math.min(low, block), Math.max(high, block + 1)] : [block, block + 1];
   }
@@ -87,12 +90,13 @@ export function makeStore(gl, sorter) {
     set.headers[block * HEADER + HARMONICS_FLAG] = 1;
   }
 
-  function putGaussians(set, block, buffer) {
+  function putGaussians(set, block, form, buffer) {
     const header = set.headers.subarray(block * HEADER, (block + 1) * HEADER);
     const hasHarmonics = header[HARMONICS_FLAG];
     header.set(new Float32Array(buffer, 0, HEADER));
+    if (header[FORM] !== form) throw new RangeError(`a header of form ${header[FORM]}, not ${form}`);
     header[HARMONICS_FLAG] = hasHarmonics;
-    const box = [0, block, BLOCK * TEXELS[header[3]], 1];
+    const box = [0, block, BLOCK * form, 1];
     const words = new Uint32Array(buffer, HEADER_BYTES);
     writeRows(gl, set.textures.words, box, [gl.RGBA_INTEGER, gl.UNSIGNED_INT], words);
     sorter.postMessage({t: "block", set: set.index, block, buffer}, [buffer]);
@@ -116,5 +120,5 @@ export function makeStore(gl, sorter) {
     return set;
   }
 
-  return {refuse, begin, put, swap, drawn, front: () => front, back: () => sets[1 - front], isComing: () => coming};
+  return {begin, put, swap, drawn, coming: () => (coming ? sets[1 - front] : null)};
 }
