@@ -34,6 +34,7 @@ CUTS = {
     "curves_small": Cut("1-look-dark", (0, 282, 340, 404)),
     "look": Cut("1-look-dark", (0, 405, 340, 956)),
     "data": Cut("9-data", (0, 405, 340, 956)),
+    "controls": Cut("controls", (0, 405, 340, 956)),
     "compare": Cut("3-compare"),
     "compare_tab": Cut("3-compare", (0, 405, 340, 956)),
     "film": Cut("5-film"),

@@ -34,6 +34,22 @@ _LOG_PAUSE_S = 0.01
 _STEPS_PER_SECOND = 36
 
 
+def declare_controls() -> None:
+    """Declare a control of each form."""
+    from splatview import controls
+
+    controls.slider("time", 0.0, 1.0, value=0.35)
+    controls.dropdown("mode", ["color", "depth", "normals"])
+    controls.number("steps", 7)
+    controls.text("note", "after densifying")
+    with controls.folder("Deformation"):
+        controls.checkbox("deform", True)
+        controls.slider("strength", 0.0, 2.0, value=1.2)
+        controls.color("tint", (0.42, 0.69, 1.0))
+        controls.vector("up", (0.0, -1.0, 0.0))
+    controls.button("save checkpoint")
+
+
 def scene_in(file: Path) -> Any:
     """Read a scene of Gaussians from a file."""
     from splatview_viewer.formats import open_file

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import picture_states as states
 from picture_page import take_stopped_page
+from picture_scripts import declare_controls, tensors_of
 from PIL import Image
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +71,7 @@ SHOTS = (
 _STOPPED = "8c-viewer-stopped"
 _EMPTY = "8a-empty"
 _EMPTY_LIGHT = "light-empty"
+_CONTROLS = "controls"
 
 
 def settle(viewer: Viewer) -> None:
@@ -122,6 +124,22 @@ def take_empty(folder: Path, is_wanted: Callable[[str], bool]) -> None:
     with started(DESKTOP) as viewer:
         for name in names:
             write(viewer, folder / f"{name}.png", light=name == _EMPTY_LIGHT)
+
+
+def take_controls(file: Path, scene: Path | None) -> None:
+    """Take the picture of the controls of a script, which this process is then."""
+    import splatview
+
+    os.environ["SPLATVIEW_NAME"] = "robot"
+    declare_controls()
+    splatview.publish(tensors_of(scene), "gaussians")
+    with started(DESKTOP) as viewer:
+        viewer.user.choose_tab("data")
+        viewer.until(viewer.loaded)
+        settle(viewer)
+        write(viewer, file, light=False)
+    splatview.close()
+    del os.environ["SPLATVIEW_NAME"]
 
 
 def take_trainings(
@@ -177,6 +195,8 @@ def main() -> None:
         ]
         with chdir(name):
             take_empty(folder, is_wanted)
+            if is_wanted(_CONTROLS):
+                take_controls(folder / f"{_CONTROLS}.png", scene)
             if shots:
                 take_trainings(folder, scene, photos, shots)
             if is_wanted(_STOPPED):
