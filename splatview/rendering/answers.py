@@ -160,6 +160,7 @@ class PictureAnswers:
             "viewer": answer.draw.viewer,
             "request": answer.draw.number,
             "ms": self.last_s * 1e3,
+            "gpu_ms": answer.clock.gpu_s * 1e3,
         }
         if answer.step is not None:
             meta["step"] = answer.step

@@ -68,6 +68,7 @@ def test_a_moved_scene_is_as_the_trainers_own_function_draws_it(
         whole_ms = 1e3 * (clock() - started_at)
         assert "trouble" not in meta, meta
         rows.append((whole_ms, meta["ms"]))
+        assert 0 < meta["gpu_ms"] <= meta["ms"]
         own = draw_picture(
             deformation.picture, (scene, RenderCamera.of(draw, "cuda")), {}
         )

@@ -56,7 +56,7 @@ def test_answers_come_with_their_requests(pair: Pair) -> None:
         assert answers.turn(0.0) == math.inf
         version, meta, arrays = pair.newest("scene/pictures", version)
         assert (meta["viewer"], meta["request"]) == ("ab", request_number)
-        assert (meta["ms"], meta["step"]) == (1000.0, 7)
+        assert (meta["ms"], meta["gpu_ms"], meta["step"]) == (1000.0, 0.0, 7)
         assert arrays["color"].shape == (2, width, 3)
         assert (arrays["color"] == 51).all()
         assert arrays["depth"].dtype.name == "float32"

@@ -15,6 +15,7 @@ Metadata:
 viewer    who asked for it
 request   the number of the request
 ms        milliseconds that the function took
+gpu_ms    optional: milliseconds that a GPU worked for it, pauses between works included
 step      optional: of the tensors that were drawn
 trouble   why there is no picture, for users: the end of a traceback, in lines
 """
@@ -43,6 +44,7 @@ _META_RULES: MetaRules = {
     "viewer": (str, 0),
     "request": (int, INT64_MAX),
     "ms": (float, 1e9),
+    "gpu_ms": (float, 1e9),
     "trouble": (str, 0),
 }
 

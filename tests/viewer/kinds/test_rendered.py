@@ -32,6 +32,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.rendered.requests import PictureRequest, PictureRequests
@@ -272,6 +273,31 @@ def test_views_are_served_in_turn_one_request_at_a_time() -> None:
     assert not second.is_waiting
     requests.close(first)
     assert requests.next_request(4, 9.0) is None
+
+
+def test_worker_is_asked_as_often_as_the_share_of_the_gpu_allows() -> None:
+    now = 0.0
+    governor = Governor(0.1, clock=lambda: now)
+    governor.account.shared = True
+    requests = PictureRequests(governor=governor)
+    inbox = requests.open()
+    asked_at = []
+    while now < 4.0:
+        inbox.want(PictureRequest(camera_at(now), 1), now)
+        request = requests.next_request(0, now)
+        now += 0.03
+        if request is None:
+            continue
+        asked_at.append(now)
+        assert requests.next_request(0, now) is None
+        frame = answer_frame(request, gpu_ms=30.0)
+        assert requests.take(frame, is_worker=len(asked_at) < 9)
+    # 30 ms and a turn to them, in a tenth of the time.
+    gaps = np.diff(asked_at)
+    assert gaps[2:8].mean() == pytest.approx(0.304, abs=0.031)
+    # A function inside the trainer has a budget of its own.
+    assert gaps[9:].max() < 0.04
+    assert requests.budget.draft_scale(camera_at(0)) < 1
 
 
 def test_what_a_function_cannot_draw_is_asked_for_again_after_a_second() -> None:

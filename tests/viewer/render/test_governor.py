@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.gpu.costs import SCALES, scaled_size
 from splatview_viewer.gpu.governor import SWITCH, WITH_DEPTH, Governor
+from splatview_viewer.kinds.rendered.budget import PictureBudget
 
 SIZE = (1280, 720)
 
@@ -262,6 +265,43 @@ def test_cost_of_a_scene_does_not_delay_the_screen(
     # The whole share is used.
     used = scenes * (scene + SWITCH)
     assert used == pytest.approx(remaining, rel=0.15, abs=1.2 * scene)
+
+
+def test_worker_uses_the_rest_of_the_share_and_delays_no_picture(
+    governor: Governor, clock: Clock
+) -> None:
+    """A function takes 20 ms, and each picture on the screen 0.5 ms and a turn."""
+    budget = PictureBudget(governor, "scene")
+    camera = Camera(np.eye(4), np.eye(3), *SIZE)
+    end = clock.now + 20.0
+    due = clock.now
+    answer_at = math.inf
+    displays = 0
+    drawn = 0
+    while clock.now < end:
+        if clock.now >= answer_at:
+            budget.charge(camera, 20.0)
+            drawn += 1
+            answer_at = math.inf
+        if math.isinf(answer_at) and budget.allows(camera):
+            answer_at = clock.now + 0.02
+        if clock.now >= max(due, governor.next_picture()):
+            governor.begin_picture()
+            governor.record(("compose", *SIZE), 0.5)
+            governor.charge(("compose", *SIZE), "opengl")
+            due = max(due + 1 / 60, clock.now - 1 / 60)
+            displays += 1
+        clock.now += 0.001
+    assert displays >= 59 * 20
+    used = displays * (0.5 + SWITCH) + drawn * (20.0 + SWITCH)
+    assert used == pytest.approx(100.0 * 20, rel=0.05)
+    account = governor.account
+    assert account.used_share == pytest.approx(0.1, abs=0.025)
+    assert account.worker_share < account.used_share
+    account.shared = False
+    for _ in range(9):
+        budget.charge(camera, 20.0)
+        assert budget.allows(camera)
 
 
 def show_scene(governor: Governor, *, scene: float, panel: float = 0.25) -> None:

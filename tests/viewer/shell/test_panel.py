@@ -23,10 +23,12 @@ from splatview_viewer.core.events import (
     PointerRelease,
     Wheel,
 )
-from splatview_viewer.core.view import TABS
+from splatview_viewer.core.settings import State, Timings
+from splatview_viewer.core.view import TABS, Info
 from splatview_viewer.geometry.pan_zoom import FITTED
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.overlay import status_phrases
 from splatview_viewer.shell.zones import Wishes
 
 
@@ -228,3 +230,9 @@ def test_each_tab_has_its_own_sections_prepared_and_no_others(
     for tab, prepared in sections.items():
         assert {section.tab for section in prepared} <= {tab}
     assert sum(map(len, sections.values())) == len(view.sections) > 0
+
+
+def test_share_of_the_gpu_tells_what_functions_took() -> None:
+    timings = Timings(gpu_share=0.09, gpu_budget=0.1, worker_share=0.06)
+    phrases = status_phrases(State(displayed_timings=timings), Info())
+    assert phrases == ["GPU share 9% of 10%, 6% by functions"]

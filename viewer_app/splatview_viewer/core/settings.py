@@ -95,6 +95,8 @@ class Timings:
     gpu_share: float | None = None
     """The share of the last second that the GPU worked for the viewer; None while there
     is no limit."""
+    worker_share: float = 0.0
+    """The part of it that render workers used, which draw for the viewer."""
     gpu_budget: float = 1.0
     """The share of the time that the GPU may work for the viewer; 1: no limit."""
     gpu_memory: tuple[int, int] | None = None

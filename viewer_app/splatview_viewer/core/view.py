@@ -181,7 +181,7 @@ class Wants:
     busy: bool = False
     """The last value is still being read: no other can be taken."""
     cuda: bool = False
-    """It draws with CUDA, on the GPU that holds its data."""
+    """It draws with CUDA, or has a worker do so, on the GPU that holds its data."""
     moving: bool = False
     """The user moves the camera just now."""
     pending: bool = False

@@ -19,6 +19,8 @@ at once."""
 class _Payment(NamedTuple):
     paid_at: float
     ms: float
+    is_worker: bool = False
+    """Another program worked, on the viewer's request."""
 
 
 class Account:
@@ -46,6 +48,9 @@ class Account:
         """True while another process needs the GPU. Otherwise nothing is held back."""
         self.goal_ms = 0.0
         """Milliseconds that are being saved up, beyond those for a first picture."""
+        self.owed_ms = 0.0
+        """Milliseconds that workers took beyond what was paid in advance; less than 0:
+        paid for what they have not done yet."""
         self._clock = clock
         self._balance_ms = _BURST_S * self.ms_per_second
         """Less than 0: debts."""
@@ -70,6 +75,24 @@ class Account:
             self._balance_ms -= ms
         self._payments.append(_Payment(now, ms))
 
+    def pay_in_advance(self, ms: float) -> None:
+        """Pay for what a worker is asked for, and what is owed for the last one."""
+        if self.limited:
+            self._balance_ms -= ms + self.owed_ms
+            self.owed_ms = -ms
+        else:
+            self.owed_ms = 0.0
+
+    def count_worker(self, ms: float) -> None:
+        """Take note of what a worker did.
+
+        What was not paid in advance is owed: no debts, which would hold back the
+        viewer's own pictures.
+        """
+        if self.limited:
+            self.owed_ms += ms
+        self._payments.append(_Payment(self._clock(), ms, is_worker=True))
+
     def balance(self, now: float) -> float:
         """Return the milliseconds that may be spent now; less than 0: debts."""
         earned = (now - self._counted_at) * self.ms_per_second
@@ -83,8 +106,18 @@ class Account:
 
     @property
     def used_share(self) -> float:
-        """Share of the last second that the GPU worked for the viewer."""
+        """Share of the last second that the GPU worked for the viewer, workers included."""
+        return sum(payment.ms for payment in self._last_payments()) * 1e-3
+
+    @property
+    def worker_share(self) -> float:
+        """Part of `used_share` that workers used."""
+        payments = self._last_payments()
+        return sum(payment.ms for payment in payments if payment.is_worker) * 1e-3
+
+    def _last_payments(self) -> deque[_Payment]:
+        """Return the payments of the last second."""
         now = self._clock()
         while self._payments and self._payments[0].paid_at < now - 1:
             self._payments.popleft()
-        return sum(payment.ms for payment in self._payments) * 1e-3
+        return self._payments

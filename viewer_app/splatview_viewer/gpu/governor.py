@@ -75,6 +75,8 @@ class _PictureWork:
     """The interfaces that did them: "cuda", "opengl"."""
     goal_ms: float = 0.0
     """Milliseconds that are to be saved up for a later picture."""
+    is_worker_awaited: bool = False
+    """Some of them are for a worker's picture."""
 
 
 class _PictureWorks:
@@ -94,6 +96,11 @@ class _PictureWorks:
     def goal_ms(self) -> float:
         """Milliseconds that are being saved up; 0: none."""
         return max(self.present.goal_ms, self._previous.goal_ms)
+
+    @property
+    def is_worker_awaited(self) -> bool:
+        """True while it is saved up for a worker's picture."""
+        return self.present.is_worker_awaited or self._previous.is_worker_awaited
 
     def display_ms(self, name: str) -> float:
         """Return the cost of a picture on the screen without `name`, moving and loading."""
@@ -215,15 +222,18 @@ class Governor:
     def next_picture(self) -> float:
         """Return the time of the clock at which the next picture may begin; 0 means now.
 
-        Pictures that show the last one moved take only a part of the share, so that
-        scenes are drawn as well.
+        Pictures that show the last one moved, or wait for a worker's, take only a part
+        of the share, so that scenes are drawn as well.
         """
         account = self.account
         now = self._clock()
         due = now - account.balance(now) / account.ms_per_second
         is_saving = account.goal_ms > 0
-        if account.limited and is_saving and self._moved_ms is not None:
-            period = self._moved_ms / (account.ms_per_second * _DISPLAY_SHARE)
+        display_ms = self._moved_ms
+        if display_ms is None and self._pictures.is_worker_awaited:
+            display_ms = self._pictures.display_ms("")
+        if account.limited and is_saving and display_ms is not None:
+            period = display_ms / (account.ms_per_second * _DISPLAY_SHARE)
             due = max(due, self._picture_at + period)
         if due <= now:
             return 0.0
@@ -240,14 +250,20 @@ class Governor:
             return 1 / SMOOTH
         return 0.0
 
-    def has_saved(self, ms: float) -> bool:
+    def has_saved(self, ms: float, *, is_for_worker: bool = False) -> bool:
         """Return True if the account holds the cost of works of `ms` and a turn to CUDA.
 
         Then they hold back no picture on the screen. What is missing is saved up, as long
         as this is asked with each picture.
+
+        Args:
+            ms: milliseconds of the GPU.
+            is_for_worker: another program does them, for which pictures on the screen
+                leave a part of the share.
         """
         account = self.account
         picture = self._pictures.present
+        picture.is_worker_awaited |= is_for_worker
         needed = ms + SWITCH
         picture.goal_ms = max(picture.goal_ms, needed)
         account.goal_ms = self._pictures.goal_ms

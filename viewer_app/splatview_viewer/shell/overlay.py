@@ -170,7 +170,10 @@ def status_phrases(state: State, info: Info) -> list[str]:
     if t.fps >= 2:
         phrases.append(f"{t.fps:.0f} pictures/s")
     if t.gpu_share is not None:
-        phrases.append(f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}")
+        phrase = f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}"
+        if t.worker_share:
+            phrase += f", {t.worker_share:.0%} by functions"
+        phrases.append(phrase)
     if t.gpu_memory is not None:
         used, total = t.gpu_memory
         phrases.append(f"GPU memory {size_text(used)} of {size_text(total)}")

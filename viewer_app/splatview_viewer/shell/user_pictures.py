@@ -257,6 +257,7 @@ class UserPictures:
         timings.gpu_share = None
         if account.limited:
             timings.gpu_share = account.used_share
+        timings.worker_share = account.worker_share
         timings.gpu_budget = account.share
         timings.gpu_memory = self._user.catalogue.gpu_memory.read(now)
         waited_for = set[str]()

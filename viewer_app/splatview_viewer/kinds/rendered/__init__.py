@@ -27,7 +27,8 @@ class PictureLink(Link):
     """Asks for the pictures that views of a scene need, and takes them."""
 
     def take(self, content: Any, stream: Any, frame: StreamFrame) -> bool:
-        return content.requests.take(frame)
+        is_worker = bool(stream.info.over_run)
+        return content.requests.take(frame, is_worker=is_worker)
 
     def drop(self, content: Any, stream: Any) -> None:
         content.textures.close_memory()

@@ -55,7 +55,7 @@ class RenderedContent:
         self.work = gpu_work
         self.textures = TextureStore(ctx)
         """Pictures on the GPU."""
-        self.requests = PictureRequests(self.textures)
+        self.requests = PictureRequests(self.textures, gpu_work.governor)
         self.summary: RenderedSummary | None = None
         self.sample: SceneSample | None = None
         self.loads = 0

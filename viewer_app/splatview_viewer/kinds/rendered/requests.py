@@ -16,6 +16,8 @@ import numpy as np
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import Draw, DrawnCamera
 from splatview_viewer.core.view import frame_of
+from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.kinds.rendered.budget import PictureBudget
 from splatview_viewer.kinds.rendered.textures import PictureTextures
 
 if TYPE_CHECKING:
@@ -152,15 +154,21 @@ class _SentRequest(NamedTuple):
 class PictureRequests:
     """Asks for the pictures of one scene's views, one at a time."""
 
-    def __init__(self, textures: TextureStore | None = None) -> None:
+    def __init__(
+        self,
+        textures: TextureStore | None = None,
+        governor: Governor | None = None,
+    ) -> None:
         """Ask for nothing yet.
 
         Args:
             textures: hold the pictures that come in GPU memory; None: none come so.
+            governor: of the GPU; None: nothing is limited.
         """
         self._textures = textures
         self._token = secrets.token_hex(_TOKEN_BYTES)
         """Names this viewer of the scene to the program that draws."""
+        self.budget = PictureBudget(governor or Governor(1.0), self._token)
         self._inboxes: list[PictureInbox] = []
         """The views that want pictures; the one that was served last is at the end."""
         self._requests: dict[int, _SentRequest] = {}
@@ -203,6 +211,8 @@ class PictureRequests:
         inbox = next((inbox for inbox in self._inboxes if inbox.is_due(now)), None)
         if inbox is None or inbox.request is None:
             return None
+        if not self.budget.allows(inbox.request.camera):
+            return None
         self._inboxes.remove(inbox)
         self._inboxes.append(inbox)
         self._last_number += 1
@@ -218,8 +228,12 @@ class PictureRequests:
             is_draft=inbox.request.is_draft,
         )
 
-    def take(self, frame: StreamFrame) -> bool:
+    def take(self, frame: StreamFrame, *, is_worker: bool = False) -> bool:
         """Take an answer, perhaps to another viewer; return False if it was overwritten.
+
+        Args:
+            frame: of the stream of pictures.
+            is_worker: a render worker drew it, whose GPU time counts.
 
         Raises:
             ViewerError: a frame of another kind.
@@ -240,6 +254,11 @@ class PictureRequests:
         self._answered = max(self._answered, request_number)
         for earlier in [n for n in self._requests if n <= request_number]:
             del self._requests[earlier]
+        seconds = max(self._now - sent.sent_at, 0.0)
+        if is_worker:
+            # It cannot have worked longer than it took to answer.
+            gpu_ms = min(float(meta.get("gpu_ms", 0.0)), seconds * 1e3)
+            self.budget.charge(sent.request.camera, gpu_ms)
         if pixels is None:
             fault_text = str(meta.get("trouble", ""))
             sent.inbox.fail(sent.request, fault_text, self._now)
@@ -248,7 +267,7 @@ class PictureRequests:
             request=sent.request,
             pixels=pixels,
             ms=float(meta.get("ms", 0.0)),
-            seconds=max(self._now - sent.sent_at, 0.0),
+            seconds=seconds,
             received_at=self._now,
         )
         if isinstance(pixels, PictureTextures):

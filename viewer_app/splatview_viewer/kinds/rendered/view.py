@@ -100,7 +100,8 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         loads = self.data.loads
         request = PictureRequest(camera, loads)
         if picture is not None and self.is_moving:
-            scale = _draft_scale(picture, camera)
+            budget_scale = self.data.requests.budget.draft_scale(camera)
+            scale = min(_draft_scale(picture, camera), budget_scale)
             if scale < 1:
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and _is_same_view(picture.camera, camera):
@@ -324,7 +325,11 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
 
     @property
     def wants(self) -> Wants:
-        return Wants(moving=self.is_moving, pending=self._is_pending)
+        return Wants(
+            cuda=self.data.requests.budget.is_on_gpu,
+            moving=self.is_moving,
+            pending=self._is_pending,
+        )
 
     @property
     def _is_pending(self) -> bool:
