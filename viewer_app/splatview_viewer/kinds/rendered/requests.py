@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.rendered.textures import TextureStore
 
 _PATIENCE_S = 1.0
-"""Seconds without an answer after which a picture is asked for once more."""
+"""Seconds without an answer after which a picture is asked for once more; twice as long
+after each time."""
+_MAX_DOUBLINGS = 5
 _MAX_UNANSWERED = 8
 """Requests whose late answers are still taken."""
 _MAX_TRIES = 2
@@ -206,7 +208,10 @@ class PictureRequests:
         """
         self._now = now
         sent_last = self._requests.get(self._last_number)
-        if sent_last is not None and now < sent_last.sent_at + _PATIENCE_S:
+        # A slow function answers while few enough requests are outstanding.
+        tries = min(self._last_number - self._answered, _MAX_DOUBLINGS)
+        patience_s = _PATIENCE_S * 2.0 ** max(tries - 1, 0)
+        if sent_last is not None and now < sent_last.sent_at + patience_s:
             return None
         inbox = next((inbox for inbox in self._inboxes if inbox.is_due(now)), None)
         if inbox is None or inbox.request is None:
