@@ -21,7 +21,7 @@ from splatview_ipc.control.dtypes import DTYPES
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Piece
 from splatview_ipc.cuda.memory import ExportableMemory
-from splatview_ipc.gl.base import Bridge, Form, PixelSource
+from splatview_ipc.gl.base import PICTURE_DTYPES, Bridge, Form, PixelSource
 from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source
@@ -422,6 +422,39 @@ class PlainMemory(GlMemory):
 
     def buffer(self, piece: int) -> int:
         return self._plain_buffers[piece].glo
+
+
+def test_pixels_of_whole_texels_are_copied_without_a_shader(
+    ctx: moderngl.Context,
+) -> None:
+    data = np.random.default_rng(4).integers(0, 256, 4096, np.uint8)
+    memory = PlainMemory(ctx, data, [len(data)])
+    for shape, dtype, layout, strides, is_copied in (
+        ((9, 7, 4), "uint8", "HWC", (28, 4, 1), True),
+        ((9, 7, 4), "uint8", "HWC", (36, 4, 1), True),
+        ((9, 7), "float32", "HW", (7, 1), True),
+        ((9, 7, 3), "uint8", "HWC", (28, 4, 1), False),
+        ((9, 7, 4), "uint8", "HWC", (56, 8, 1), False),
+        ((9, 7), "uint8", "HW", (7, 1), False),
+    ):
+        form = Form.of(shape, dtype, layout)
+        offset = 300
+        source = BufferSource(memory, form, strides, offset)
+        texture = ctx.texture(
+            (7, 9), form.channels, dtype=PICTURE_DTYPES[dtype].texture, alignment=1
+        )
+        assert source.copy_to(texture) == is_copied, shape
+        if is_copied:
+            item = DTYPES[dtype].item_size
+            span = item * span_of(shape, strides)
+            values = torch.from_numpy(data[offset : offset + span].copy())
+            expected = values.view(getattr(torch, dtype)).as_strided(shape, strides)
+            copied = np.frombuffer(texture.read(alignment=1), np.uint8)
+            expected_bytes = expected.contiguous().view(torch.uint8).numpy().ravel()
+            np.testing.assert_array_equal(copied, expected_bytes)
+        source.release()
+        texture.release()
+    assert ctx.error == "GL_NO_ERROR"
 
 
 @pytest.mark.parametrize("pieces", [1, 3])

@@ -157,6 +157,16 @@ class PixelSource:
         """
         raise NotImplementedError
 
+    def copy_to(self, texture: moderngl.Texture) -> bool:
+        """Have OpenGL copy the pixels to a texture of their size, without a shader.
+
+        Returns False where it cannot. Waits for the pixels, not for the copy.
+
+        Args:
+            texture: of the same channels and dtype.
+        """
+        return False
+
 
 class Bridge(Protocol):
     """One stream's pictures on their way to OpenGL, on the thread of its context."""

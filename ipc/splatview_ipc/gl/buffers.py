@@ -22,6 +22,8 @@ from splatview_ipc.gl.sources import set_uniform, set_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import moderngl
+
     from splatview_ipc.gl.base import Form, ShaderProgram
 
 MAX_PIECES = 8
@@ -58,6 +60,12 @@ TEXEL_FORMATS = {
     ("float32", 4): 0x8814,
 }
 """OpenGL's names of formats, by dtype and values in a texel."""
+_TRANSFERS = {
+    TEXEL_FORMATS["uint8", 4]: (glapi.RGBA, glapi.UNSIGNED_BYTE),
+    TEXEL_FORMATS["float32", 1]: (glapi.RED, glapi.FLOAT),
+}
+"""Formats of texels that are copied to textures as they are: OpenGL's names of their
+channels and their type."""
 _ALIGNMENT = 256
 """Bytes: no OpenGL asks more of the start of a buffer texture within its buffer."""
 
@@ -367,6 +375,40 @@ class BufferSource(PixelSource):
             set_uniform(program, "u_source_cuts", access.cuts)
         if self._ready is not None:
             self._ready()
+
+    def copy_to(self, texture: moderngl.Texture) -> bool:
+        """Copy the pixels to a texture; see `PixelSource.copy_to`."""
+        access = self.access
+        is_row_whole = access.column == 1 and access.row >= self.size[0]
+        if len(access.pieces) != 1 or access.plane or not is_row_whole:
+            return False
+        own_format = TEXEL_FORMATS.get((self.dtype, self.channels))
+        # A texel may have a value more than the picture has channels.
+        if access.format != own_format or own_format not in _TRANSFERS:
+            return False
+        channels, number_type = _TRANSFERS[own_format]
+        if self._ready is not None:
+            self._ready()
+        gl = GL.current()
+        texel = self.channels * DTYPES[self.dtype].item_size
+        texture.use(0)
+        gl.glActiveTexture(glapi.TEXTURE0)
+        gl.glPixelStorei(glapi.UNPACK_ALIGNMENT, 1)
+        gl.glPixelStorei(glapi.UNPACK_ROW_LENGTH, access.row)
+        gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, self.memory.buffer(access.pieces[0]))
+        gl.glTexSubImage2D(
+            glapi.TEXTURE_2D,
+            0,
+            0,
+            0,
+            *self.size,
+            channels,
+            number_type,
+            access.start + access.base * texel,
+        )
+        gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, 0)
+        gl.glPixelStorei(glapi.UNPACK_ROW_LENGTH, 0)
+        return True
 
     def release(self) -> None:
         """Delete its textures. Idempotent.

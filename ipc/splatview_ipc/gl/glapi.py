@@ -29,6 +29,12 @@ PIXEL_PACK_BUFFER = 0x88EB
 PIXEL_UNPACK_BUFFER = 0x88EC
 PIXEL_PACK_BUFFER_BINDING = 0x88ED
 PIXEL_UNPACK_BUFFER_BINDING = 0x88EF
+UNPACK_ROW_LENGTH = 0x0CF2
+UNPACK_ALIGNMENT = 0x0CF5
+RED = 0x1903
+RGBA = 0x1908
+UNSIGNED_BYTE = 0x1401
+FLOAT = 0x1406
 READ_FRAMEBUFFER = 0x8CA8
 DRAW_FRAMEBUFFER = 0x8CA9
 READ_FRAMEBUFFER_BINDING = 0x8CAA
@@ -88,6 +94,18 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "glUniform1i": (None, c_int, c_int),
     "glActiveTexture": (None, c_uint),
     "glTexParameteri": (None, c_uint, c_uint, c_int),
+    "glTexSubImage2D": (
+        None,
+        c_uint,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_int,
+        c_uint,
+        c_uint,
+        c_void_p,
+    ),
     "glTexBufferRange": (None, c_uint, c_uint, c_uint, _size, _size),
     "glBlitFramebuffer": (
         None,
@@ -222,6 +240,14 @@ class GL:
         if not fence:
             raise SharingError("glFenceSync failed")
         return int(fence)
+
+    def has_passed(self, fence: int) -> bool:
+        """Return whether the GPU has passed a fence; delete it if so."""
+        result = self.glClientWaitSync(fence, SYNC_FLUSH_COMMANDS_BIT, 0)
+        if result == TIMEOUT_EXPIRED:
+            return False
+        self.glDeleteSync(fence)
+        return True
 
     def wait_fence(self, fence: int) -> None:
         """Wait on this thread until the GPU has passed a fence, and delete it.
