@@ -33,11 +33,11 @@ class DrawnPicture:
     """A picture in the form in which viewers get it, on the function's device."""
 
     color: torch.Tensor
-    """(H, W, 3) uint8."""
+    """(H, W, 3) uint8; on a GPU (H, W, 4), with alpha."""
     depth: torch.Tensor | None
     """(H, W) float32."""
     alpha: torch.Tensor | None
-    """(H, W) uint8."""
+    """(H, W) uint8; None: there is none, or `color` has it."""
     is_whole: torch.Tensor
     """() bool: no colour and no alpha is NaN."""
 
@@ -140,12 +140,23 @@ def checked_picture(value: Any, camera: RenderCamera) -> DrawnPicture:
     rgb, depth, alpha = _result_parts(value)
     size = camera.height, camera.width
     rgb_tensor = _channels_last(_tensor("rgb", rgb), "rgb", 3, size)
-    color, whole_flags = _as_bytes("rgb", rgb_tensor)
-    alpha_bytes = None
+    device = rgb_tensor.device
+    pixels: torch.Tensor | None = None
+    if device.type == "cuda":
+        pixels = torch.empty((*size, 4), dtype=torch.uint8, device=device)
+    rgb_target = None if pixels is None else pixels[..., :3]
+    color, whole_flags = _as_bytes("rgb", rgb_tensor, rgb_target)
+    alpha_bytes: torch.Tensor | None = None
     if alpha is not None:
         alpha_tensor = _channels_last(_tensor("alpha", alpha), "alpha", 1, size)
-        alpha_bytes, flag = _as_bytes("alpha", alpha_tensor.to(color.device))
+        alpha_target = None if pixels is None else pixels[..., 3]
+        alpha_bytes, flag = _as_bytes("alpha", alpha_tensor.to(device), alpha_target)
         whole_flags = whole_flags & flag
+    elif pixels is not None:
+        pixels[..., 3] = 255
+    if pixels is not None:
+        color = pixels
+        alpha_bytes = None
     depth_floats = None
     if depth is not None:
         depth_tensor = _channels_last(_tensor("depth", depth), "depth", 1, size)
@@ -154,7 +165,7 @@ def checked_picture(value: Any, camera: RenderCamera) -> DrawnPicture:
                 f"depth is {_dtype(depth_tensor)}; expected floating point, camera z in "
                 "world units: use .float()"
             )
-        depth_floats = _settled(depth_tensor.to(color.device, torch.float32))
+        depth_floats = _settled(depth_tensor.to(device, torch.float32))
     return DrawnPicture(color, depth_floats, alpha_bytes, whole_flags)
 
 
@@ -220,11 +231,19 @@ def _advice_on_shape(
     return "draw camera.height by camera.width pixels"
 
 
-def _as_bytes(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return values from 0 to 1 as uint8, and whether none is NaN, a tensor () bool."""
+def _as_bytes(
+    name: str, tensor: torch.Tensor, target: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return values from 0 to 1 as uint8, and whether none is NaN, a tensor () bool.
+
+    Args:
+        name: what the values are, for users.
+        tensor: the values.
+        target: where to store them; None: in memory of their own, or where they are.
+    """
     if tensor.dtype == torch.uint8:
         is_whole = torch.ones((), dtype=torch.bool, device=tensor.device)
-        return _settled(tensor), is_whole
+        return _stored(tensor, target), is_whole
     if not tensor.is_floating_point():
         raise DrawingError(
             f"{name} is {_dtype(tensor)}; expected uint8 from 0 to 255, or floating "
@@ -233,8 +252,14 @@ def _as_bytes(name: str, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     is_whole = ~torch.isnan(tensor).any()
     # Half precision cannot hold the steps of 255.
     floats = tensor.float().clamp(0, 1)
-    pixels = floats.mul(255).add_(0.5).to(torch.uint8)
-    return pixels.contiguous(), is_whole
+    return _stored(floats.mul(255).add_(0.5), target), is_whole
+
+
+def _stored(values: torch.Tensor, target: torch.Tensor | None) -> torch.Tensor:
+    """Return values as uint8, in a target where there is one."""
+    if target is None:
+        return values.to(torch.uint8).contiguous()
+    return target.copy_(values)
 
 
 def _settled(tensor: torch.Tensor) -> torch.Tensor:

@@ -123,7 +123,7 @@ def test_pictures_come_by_the_device_ring(
         pictures = stream_of(other_viewer, "scene/pictures")
         for number in range(1, 4):
             frame = answer(other_viewer, pictures, number, LARGE_CAMERA)
-            assert frame.tensors["color"].shape == (720, 1280, 3)
+            assert frame.tensors["color"].shape == (720, 1280, 4)
     drag(viewer, 5)
     assert_shown(viewer, trainer, PictureTextures)
 
@@ -133,10 +133,10 @@ def test_memory_that_opengl_cannot_read_is_read_on_the_host(
     open_viewer: Callable[..., Viewer],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def suitable(_: object) -> tuple[str, ...]:
-        return ()
+    def reason_against(*_: object) -> str:
+        return "OpenGL has no GL_EXT_memory_object"
 
-    monkeypatch.setattr("splatview_ipc.gl.probe.suitable", suitable)
+    monkeypatch.setattr("splatview_ipc.gl.probe.probe", reason_against)
     viewer = open_viewer((640, 480))
     assert_shown(viewer, trainer, PictureArrays)
     drag(viewer, 40)

@@ -25,6 +25,7 @@ CAMERA = DrawnCamera(
     viewmat=tuple(torch.eye(4).flatten().tolist()),
     K=(50.0, 0.0, 32.0, 0.0, 50.0, 24.0, 0.0, 0.0, 1.0),
 )
+OPAQUE_GRAY = (51, 51, 51, 255)
 SLEEP_CYCLES = 1_000_000_000
 """Work of a GPU for about half a second."""
 
@@ -84,7 +85,7 @@ def test_call_does_not_wait_for_the_gpu(subscriber: Subscriber) -> None:
     viewer = AskingViewer(subscriber)
     viewer.ask_picture()
     _, arrays = viewer.answer(splatview.draw)
-    assert (arrays["color"] == 51).all()
+    assert (arrays["color"] == OPAQUE_GRAY).all()
     torch.cuda.synchronize()
     work_began = torch.cuda.Event(enable_timing=True)
     work_ended = torch.cuda.Event(enable_timing=True)
@@ -96,7 +97,7 @@ def test_call_does_not_wait_for_the_gpu(subscriber: Subscriber) -> None:
         splatview.draw()
         assert not work_ended.query(), "the call waited for the work before it"
     meta, arrays = viewer.answer(splatview.draw)
-    assert (arrays["color"] == 51).all()
+    assert (arrays["color"] == OPAQUE_GRAY).all()
     # The time of the work before it is not the function's.
     assert meta["ms"] < work_began.elapsed_time(work_ended) / 2
 
@@ -141,7 +142,7 @@ def test_stream_and_random_numbers_of_the_script_stay(subscriber: Subscriber) ->
         _, arrays = viewer.answer(splatview.draw)
         assert torch.cuda.current_stream() == side
         assert (torch.cuda.get_rng_state() == state).all()
-    assert (arrays["color"] == 51).all()
+    assert (arrays["color"] == OPAQUE_GRAY).all()
 
 
 def test_nan_is_told_and_captures_are_left_alone(subscriber: Subscriber) -> None:

@@ -137,6 +137,11 @@ class DrawnScene:
         device = "cpu"
         if stream is self._pictures:
             device = self._device
+        if device != "cpu" and "color" in arrays:
+            color = np.pad(
+                arrays["color"], ((0, 0), (0, 0), (0, 1)), constant_values=255
+            )
+            arrays = {**arrays, "color": color}
         tensors = {}
         for name, array in arrays.items():
             tensors[name] = torch.from_numpy(array).to(device)

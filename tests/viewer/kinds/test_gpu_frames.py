@@ -335,6 +335,22 @@ def test_picture_overwritten_while_it_is_copied_is_not_shown(
         assert (view_pixels(view, screen) == shown_pixels).all() != is_intact
 
 
+def test_picture_that_turns_out_to_be_torn_is_asked_for_again(
+    drawn_scenes: list[Any], screen: OffscreenScreen
+) -> None:
+    view = drawn_scenes[0]
+    requests = view.content.requests
+    for now, is_intact in ((1.0, False), (1.1, True)):
+        # None is due unless the last picture was torn.
+        shared = drawn_picture(view, on_gpu=True, now=now)
+        assert isinstance(shared, Shared)
+        assert requests.take(shared.frame)
+        shared.is_intact = is_intact
+        screen.ctx.finish()
+    assert requests.next_request(0, 9.0) is None
+    assert view_pixels(view, screen).std() > 10
+
+
 class NoBridge:
     """Stand-in for OpenGL that reads no memory of others."""
 

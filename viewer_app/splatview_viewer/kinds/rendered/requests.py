@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -88,7 +89,13 @@ class FunctionPicture:
 class PictureInbox:
     """The request of one view, and the newest picture that came for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_exact: bool = False) -> None:
+        """Want nothing yet.
+
+        Args:
+            is_exact: no picture is put in that may be torn.
+        """
+        self.is_exact = is_exact
         self.request: PictureRequest | None = None
         """None: nothing."""
         self.waiting_since = -math.inf
@@ -97,6 +104,8 @@ class PictureInbox:
         """Something came since the view looked last."""
         self.fault_text = ""
         """Why the function did not draw what was wanted last, in lines."""
+        self._torn: FunctionPicture | None = None
+        """What is shown until it comes once more."""
         self._failed: PictureRequest | None = None
         """What the function could not draw."""
         self._retry_at = -math.inf
@@ -123,7 +132,9 @@ class PictureInbox:
         """True while the picture that is wanted has not come."""
         if self.request is None:
             return False
-        return self.picture is None or not self.picture.answers(self.request)
+        if self.picture is None or self.picture is self._torn:
+            return True
+        return not self.picture.answers(self.request)
 
     def is_due(self, now: float) -> bool:
         """Return whether the function is to be asked."""
@@ -143,6 +154,10 @@ class PictureInbox:
         self.fault_text = ""
         self._failed = None
         self.has_change = True
+
+    def distrust(self, picture: FunctionPicture) -> None:
+        """Ask once more for a picture, which was torn."""
+        self._torn = picture
 
 
 class _SentRequest(NamedTuple):
@@ -188,9 +203,9 @@ class PictureRequests:
         tries = self._last_number - self._answered
         return 0 < tries <= _MAX_TRIES
 
-    def open(self) -> PictureInbox:
-        """Make an inbox for the pictures of a view."""
-        inbox = PictureInbox()
+    def open(self, *, is_exact: bool = False) -> PictureInbox:
+        """Make an inbox for the pictures of a view; see `PictureInbox`."""
+        inbox = PictureInbox(is_exact=is_exact)
         self._inboxes.append(inbox)
         return inbox
 
@@ -207,6 +222,8 @@ class PictureRequests:
             now: time of the loop, in seconds.
         """
         self._now = now
+        if self._textures is not None:
+            self._textures.check()
         sent_last = self._requests.get(self._last_number)
         # A slow function answers while few enough requests are outstanding.
         tries = min(self._last_number - self._answered, _MAX_DOUBLINGS)
@@ -252,6 +269,8 @@ class PictureRequests:
         if sent is None:
             return frame.intact()
         pixels = self._pixels_of(frame)
+        if isinstance(pixels, PictureTextures) and sent.inbox.is_exact:
+            self._store.finish()
         if not frame.intact():
             if isinstance(pixels, PictureTextures):
                 self._store.give_back(pixels)
@@ -277,6 +296,7 @@ class PictureRequests:
         )
         if isinstance(pixels, PictureTextures):
             self._store.lend(pixels, picture)
+            self._store.watch(frame.intact, partial(sent.inbox.distrust, picture))
         sent.inbox.put(picture)
         return True
 

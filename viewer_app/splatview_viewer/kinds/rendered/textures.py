@@ -7,6 +7,7 @@ soon: no byte passes the processor.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import moderngl
@@ -14,10 +15,13 @@ import numpy as np
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import fragment_head
+from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.gl.sources import VERTEX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_ipc.control.frame import DeviceTensor, RemoteTensor, StreamFrame
     from splatview_ipc.gl.base import PixelSource
 
@@ -27,6 +31,8 @@ void main() {
     vec4 color = stored(ivec2(gl_FragCoord.xy));
 #if CHANNELS == 1
     f_color = vec4(color.r);
+#elif CHANNELS == 4
+    f_color = color;
 #else
     f_color = vec4(color.rgb, 1.0);
 #endif
@@ -56,6 +62,16 @@ class PictureTextures(NamedTuple):
         return float(np.frombuffer(pixel, np.float32)[0])
 
 
+class _WatchedCopy(NamedTuple):
+    """A copy that OpenGL may still be making."""
+
+    fence: int
+    """Is passed once it is made."""
+    intact: Callable[[], bool]
+    """As `StreamFrame.intact`."""
+    on_torn: Callable[[], None]
+
+
 class TextureStore:
     """Copies frames on a GPU to textures, and uses textures again.
 
@@ -70,11 +86,14 @@ class TextureStore:
         """By the defines of what they read."""
         self._idle: list[PictureTextures] = []
         self._all: list[PictureTextures] = []
+        self._watched: deque[_WatchedCopy] = deque()
+        """The oldest one first."""
 
     def copy(self, frame: StreamFrame) -> PictureTextures:
         """Return a copy of a frame of kind picture, which must have a colour.
 
-        Waits for the GPU, so that `frame.intact()` tells about the copy.
+        It is made in OpenGL's order, and whole unless `watch` says otherwise, or after
+        `finish` if `frame.intact()`.
 
         Raises:
             SharingError: OpenGL cannot read memory such as the frame's.
@@ -91,8 +110,30 @@ class TextureStore:
         except BaseException:
             self.give_back(textures)
             raise
-        self._ctx.finish()
         return textures
+
+    def finish(self) -> None:
+        """Wait until all copies are made."""
+        self._ctx.finish()
+
+    def watch(self, intact: Callable[[], bool], on_torn: Callable[[], None]) -> None:
+        """Have `check` tell whether the last copy is whole, without a wait.
+
+        To wait at once for a copy that is drawn next costs a turn of the GPU to other
+        programs, milliseconds beside a training.
+
+        Args:
+            intact: of the frame, also after its end.
+            on_torn: called if it was overwritten before it was copied.
+        """
+        self._watched.append(_WatchedCopy(GL.current().fence(), intact, on_torn))
+
+    def check(self) -> None:
+        """Tell of copies that have been made and are torn."""
+        while self._watched and GL.current().has_passed(self._watched[0].fence):
+            copy = self._watched.popleft()
+            if not copy.intact():
+                copy.on_torn()
 
     def _copy(
         self,
@@ -108,6 +149,9 @@ class TextureStore:
         source = self._bridges[name].put(tensor, layout)
         if source.stride > 1:
             raise SharingError(f"OpenGL has no texture of {texture.size} pixels")
+        # Data-centre GPUs run pixel shaders on a few of their processors.
+        if mask == _COLOR and source.copy_to(texture):
+            return
         array = self._program(source)
         framebuffer = self._ctx.framebuffer([texture])
         framebuffer.color_mask = mask
@@ -185,6 +229,8 @@ class TextureStore:
     def close(self) -> None:
         """Release everything, also what is lent. Idempotent."""
         self.close_memory()
+        while self._watched:
+            GL.current().glDeleteSync(self._watched.popleft().fence)
         for array in self._programs.values():
             array.program.release()
             array.release()

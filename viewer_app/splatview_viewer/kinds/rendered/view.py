@@ -117,7 +117,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         if self.data.summary is None:
             return True
         if self._exact_inbox is None:
-            self._exact_inbox = self.data.requests.open()
+            self._exact_inbox = self.data.requests.open(is_exact=True)
         inbox = self._exact_inbox
         camera = self.rig.camera_of_scene(rect)
         request = inbox.request
