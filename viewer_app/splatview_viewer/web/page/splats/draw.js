@@ -28,17 +28,16 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   };
   let trouble = "", isSoftware = false;
   let parts = null; // {store, passes}; null: nothing can be drawn
-  let view = null; // {camera, options, ticket}: what was asked for last
-  let tickets = 0; // of what was asked for
-  let waiting = []; // [ticket, resolve] of what was not drawn in its own order yet
-  let committed = null; // resolves once the version that has come is drawn, or another one begins
   let isHeld = false; // whether there is room for what is put
-  let age = 0; // of the version that comes: a worker's answer about an older one is dropped
+  let committed = null; // resolves once the version that has come is drawn, or another one begins
+  let view = null; // {camera, options}: what was asked for last
+  let drawn = 0; // how often something was asked for
+  let waiting = []; // [drawn, resolve] of what was not drawn in its own order yet
+  let frame = 0; // of the browser's, in which is drawn
   let sorting = false, again = false; // whether the worker is at work, and is wanted once more
-  let sorted = ""; // what the order was made for
-  let changed = 0; // counts what changes an order besides the camera
+  let order = {key: "", drawn: 0}; // what the order that is there was made for
   let spare = null; // a buffer for the next order
-  let selected = null; // what the worker knows of it
+  let selected = null, selections = 0; // what the worker knows of it, and how often it changed
 
   function open() {
     const context = openContext(canvas);
@@ -46,7 +45,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     isSoftware = context.isSoftware;
     splats.version = null;
     isHeld = false;
-    sorted = "";
+    order = {key: "", drawn: 0};
     if (!context.gl) return;
     parts = {store: makeStore(context.gl, sorter), passes: makePasses(context.gl, context.blendsFloats)};
   }
@@ -55,7 +54,6 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   function begin(version) {
     if (!parts) return false;
     finishCommit(false);
-    age += 1;
     trouble = parts.store.begin(version);
     isHeld = !trouble;
     return isHeld;
@@ -64,16 +62,13 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   /** Take a part of a block: of the version that comes, or after its commit for the better of the one that is drawn.
    * The buffer must not be used afterwards. */
   function put(block, part, buffer) {
-    if (!parts || !isHeld) return;
-    parts.store.put(block, part, buffer);
-    changed += 1;
+    if (parts && isHeld) parts.store.put(block, part, buffer);
   }
 
   /** Have the version drawn that has come. Resolves to true once it is, to false if another one overtakes it. Until
    * then the one before is drawn, and no other should begin. */
   function commit() {
     if (!isHeld || !parts?.store.coming()) return Promise.resolve(false);
-    changed += 1;
     return new Promise((resolve) => {
       committed = resolve;
       if (view) sort();
@@ -93,17 +88,17 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   }
 
   /**
-   * Draw at once, in the order that is there, and again once that of this camera is. Resolves then.
+   * Draw in the browser's next frame, in the order that is there, and again once that of this camera is. Resolves then.
    * @param {Camera} camera @param {Options} options
    */
   function draw(camera, options = {}) {
     if (!parts) return Promise.resolve();
-    tickets += 1;
+    drawn += 1;
     view = {camera, options};
     takeSelection(options.selected ?? null);
-    paint();
     return new Promise((resolve) => {
-      waiting.push([tickets, resolve]);
+      waiting.push([drawn, resolve]);
+      paintSoon();
       sort();
     });
   }
@@ -111,63 +106,64 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   function takeSelection(flags) {
     if (flags === selected) return;
     selected = flags;
-    changed += 1;
+    selections += 1;
     sorter.postMessage({t: "flags", flags});
   }
 
+  /** Not more often than the browser shows: what moves a camera is quicker than that. */
+  function paintSoon() {
+    frame ||= requestAnimationFrame(paint);
+  }
+
   function paint() {
+    frame = 0;
+    if (!parts) return;
     const {camera, options} = view;
     if (canvas.width !== camera.width) canvas.width = camera.width;
     if (canvas.height !== camera.height) canvas.height = camera.height;
     parts.passes.draw(parts.store.drawn(), camera, options);
+    finishDraws(order.drawn);
   }
 
   /** Have the worker sort for the newest view, unless the order is there already. */
   function sort() {
-    if (sorting) {
-      again = true;
-      return;
-    }
+    again = sorting;
+    if (sorting) return;
     const set = committed ? parts.store.coming() : parts.store.drawn();
-    if (!set.version) {
-      finishDraws(tickets);
-      return;
-    }
-    const depth = depthOf(view.camera, set.version.origin), key = JSON.stringify([set.index, age, changed, depth]);
-    if (key === sorted) {
-      finishDraws(tickets);
+    const depth = depthOf(view.camera, set.version?.origin ?? [0, 0, 0]);
+    const key = JSON.stringify([set.index, set.age, set.puts, selections, depth]);
+    if (key === order.key || !set.version) {
+      order.drawn = drawn;
       return;
     }
     sorting = true;
-    sorter.postMessage({t: "sort", set: set.index, age, key, ticket: tickets, depth, spare}, spare ? [spare] : []);
+    const message = {t: "sort", set: set.index, age: set.age, key, drawn, depth, spare};
+    sorter.postMessage(message, spare ? [spare] : []);
     spare = null;
   }
 
   sorter.onmessage = ({data}) => {
     sorting = false;
     spare = data.buffer;
-    const isDrawn = data.set === parts?.store.drawn().index;
-    if (parts && (isDrawn || (committed && data.age === age))) {
-      if (!isDrawn) swap();
+    if (!parts) return;
+    if (committed && data.age === parts.store.coming().age) swap();
+    const isOrder = data.age === parts.store.drawn().age;
+    if (isOrder) {
       parts.passes.takeOrder(new Int32Array(data.buffer, 0, data.visible), splats.version.count);
-      sorted = data.key;
-      paint();
-      finishDraws(data.ticket);
+      order = {key: data.key, drawn: data.drawn};
+      paintSoon();
     }
-    if (parts && (again || committed || waiting.length)) {
-      again = false;
-      sort();
-    }
+    if (again || committed || !isOrder) sort();
   };
 
   sorter.onerror = () => {
-    trouble = "the script that sorts cannot run beside this page";
     close();
+    trouble = "the script that sorts cannot run beside this page";
   };
 
-  function finishDraws(ticket) {
-    const done = waiting.filter(([each]) => each <= ticket);
-    waiting = waiting.filter(([each]) => each > ticket);
+  function finishDraws(last) {
+    const done = waiting.filter(([each]) => each <= last);
+    waiting = waiting.filter(([each]) => each > last);
     for (const [, resolve] of done) resolve();
   }
 
@@ -176,26 +172,28 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     return parts.passes.pixels();
   }
 
+  function stop() {
+    parts = null;
+    finishCommit(false);
+    finishDraws(drawn);
+  }
+
   function lose(event) {
     event.preventDefault(); // so that it comes back
-    parts = null;
+    stop();
     trouble = "the browser has taken the GPU away for now";
-    finishCommit(false);
-    finishDraws(tickets);
   }
 
   function restore() {
     open();
-    splats.onrestored();
+    splats.onrestored(); // all versions are gone
   }
 
   function close() {
-    parts = null;
+    stop();
     sorter.terminate();
     canvas.removeEventListener("webglcontextlost", lose);
     canvas.removeEventListener("webglcontextrestored", restore);
-    finishCommit(false);
-    finishDraws(tickets);
   }
 
   canvas.addEventListener("webglcontextlost", lose);

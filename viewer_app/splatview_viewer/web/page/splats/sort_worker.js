@@ -57,7 +57,7 @@ function unpackExact(words, to) {
   }
 }
 
-function sort({set, age, key, ticket, depth, spare}) {
+function sort({set, age, key, drawn, depth, spare}) {
   const {count} = sets[set];
   if (keys.length < count || keys.length > 4 * Math.max(count, BLOCK)) reserve(count);
   const visible = select(sets[set], depth);
@@ -65,7 +65,7 @@ function sort({set, age, key, ticket, depth, spare}) {
   const size = visible * 4;
   const buffer = spare && spare.byteLength >= size && spare.byteLength <= 4 * size ? spare : new ArrayBuffer(size);
   new Int32Array(buffer).set(entries.subarray(0, visible));
-  postMessage({set, age, key, ticket, visible, buffer}, {transfer: [buffer]});
+  postMessage({age, key, drawn, visible, buffer}, {transfer: [buffer]});
 }
 
 function reserve(count) {

@@ -10,6 +10,8 @@ const FORMS = {quick: 1, exact: 2}; // as the header names them; and how many te
 const HEADROOM = 1.25; // so that a scene that grows does not need new textures with each version
 const FEWEST = 16; // blocks that there is always room for
 
+let ages = 0; // of versions that came, to any store: an answer of the sorter names one
+
 /**
  * @typedef {{number: number, count: number, sh_degree: number, sh_stored: number, origin: number[],
  *   antialiased?: boolean}} Version  sh_stored: coefficients beyond the first.
@@ -23,7 +25,8 @@ export function makeStore(gl, sorter) {
   let coming = false; // whether the other one takes what is put
 
   function makeSet(index) {
-    return {index, version: null, rows: 0, sh_rows: 0, textures: {}, headers: new Float32Array(0), changed: [0, 0]};
+    return {index, version: null, age: 0, puts: 0, rows: 0, sh_rows: 0, textures: {}, headers: new Float32Array(0),
+            changed: [0, 0]};
   }
 
   /**
@@ -41,6 +44,7 @@ export function makeStore(gl, sorter) {
     if (!reserve(set, blocks, shRows)) return `this browser's GPU has no memory for ${coefficients}`;
     coming = true;
     set.version = version;
+    set.age = ages += 1;
     set.headers = new Float32Array(blocks * HEADER);
     set.changed = [0, blocks];
     sorter.postMessage({t: "begin", set: set.index, count});
@@ -80,6 +84,7 @@ export function makeStore(gl, sorter) {
     if (buffer.byteLength !== size) throw new RangeError(`${part} has ${buffer.byteLength} bytes, not ${size}`);
     if (part === "harmonics") putHarmonics(set, block, buffer);
     else putGaussians(set, block, FORMS[part], buffer);
+    set.puts += 1;
     const [low, high] = set.changed;
     set.changed = low < high ? [Math.min(low, block), Math.max(high, block + 1)] : [block, block + 1];
   }
