@@ -103,16 +103,22 @@ def test_value_that_was_set_stays_until_the_script_has_it() -> None:
     assert not content.settle(9.0)
 
 
-def test_value_that_the_script_does_not_take_is_dropped_once_it_is_let_go() -> None:
+@pytest.mark.parametrize(("answers", "patience"), [(True, 1.0), (False, 10.0)])
+def test_value_that_the_script_does_not_take_is_dropped_once_it_is_let_go(
+    answers: bool, patience: float
+) -> None:
     content = Content(TIME)
     content.settle(1.0)
     content.set(TIME, 0.7)
-    for now in (1.9, 2.8):
-        content.settle(now)
+    if answers:
+        content.come(TIME)
+    for turn in range(3):
+        assert not content.settle(1.0 + 0.9 * turn * patience)
         content.hold(TIME)
     assert content.value_of(TIME) == 0.7
-    assert not content.settle(3.7)
-    assert content.settle(3.9)
+    let_go_at = content.now
+    assert not content.settle(let_go_at + 0.9 * patience)
+    assert content.settle(let_go_at + 1.1 * patience)
     assert content.value_of(TIME) == 0.5
 
 
@@ -268,10 +274,10 @@ def content_of(viewer: Viewer) -> ScriptControls:
 def test_viewer_and_script_agree_until_the_script_ends(
     runtime_dir: Path, open_viewer: Callable[..., Viewer]
 ) -> None:
-    viewer = open_viewer((640, 800))
-    viewer.user.choose_tab("data")
     save = splatview.controls.button("save")
     splatview.publish(torch.zeros(8, 8, 3), "image")
+    viewer = open_viewer((640, 800))
+    viewer.user.choose_tab("data")
     viewer.until(partial(operator.contains, widgets.drawn, "save"))
     content = content_of(viewer)
     viewer.click("save")

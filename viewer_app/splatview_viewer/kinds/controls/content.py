@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
 
 _PATIENCE_S = 1.0
-"""Seconds after which a value that the script has not confirmed gives way to its own."""
+"""Seconds after which a value that the script answered by another one gives way to that."""
+_MAX_WAIT_S = 10.0
+"""The same for a value that it did not answer: it may be busy, and take it later."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,13 @@ class _SetValue:
 
     value: Value
     set_at: float
+    has_answer: bool = False
+    """A version of the controls has come since, with another value."""
+
+    def is_late(self, now: float) -> bool:
+        """Return whether the script is not going to take the value any more."""
+        wait = _PATIENCE_S if self.has_answer else _MAX_WAIT_S
+        return now > self.set_at + wait
 
 
 class ScriptControls:
@@ -75,7 +84,10 @@ class ScriptControls:
         self.controls = controls
         for control in controls:
             set_value = self._set_values.get(control.name)
-            if set_value is not None and set_value.value == control.value:
+            if set_value is None:
+                continue
+            set_value.has_answer = True
+            if set_value.value == control.value:
                 del self._set_values[control.name]
         return True
 
@@ -109,16 +121,10 @@ class ScriptControls:
         self.send(control.name, 0, 1)
 
     def settle(self, now: float) -> bool:
-        """Drop the values that the script has not confirmed in time.
-
-        Returns whether there were any.
-        """
+        """Drop the values that the script is not going to take; return if there were any."""
         self.now = now
-        late = [
-            name
-            for name, set_value in self._set_values.items()
-            if now > set_value.set_at + _PATIENCE_S
-        ]
+        values = self._set_values.items()
+        late = [name for name, set_value in values if set_value.is_late(now)]
         for name in late:
             del self._set_values[name]
         return bool(late)
