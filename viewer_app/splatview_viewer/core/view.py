@@ -100,6 +100,9 @@ class Section:
     """A few words beside its title, so that a closed one still tells."""
     reset: Callable[[], bool | None] | None = None
     """Sets its controls back to their defaults; None where that means nothing."""
+    run: str = ""
+    """The run whose settings these are, all of which it notes by `note_rows`; "": they
+    are those of all entries of a kind."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.core.view import TABS, Tab
+from splatview_viewer.core.view import TABS, Section, Tab
 from splatview_viewer.shell.zones import PANEL_WIDTH
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.boards import SHOWING_FLAGS
@@ -18,11 +18,12 @@ from splatview_viewer.ui.widgets import noting_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from splatview_viewer.core.settings import Entry
     from splatview_viewer.shell.viewport import Viewport
-
 
 _FAR = 20000.0
 """Pixels outside of every screen."""
+_MAX_SECTIONS = 256
 
 
 class KnownSection(NamedTuple):
@@ -41,11 +42,21 @@ class Goal(NamedTuple):
     """"" for the section itself."""
 
 
+class _SectionKey(NamedTuple):
+    """Names the sections that have the same settings."""
+
+    kind: str
+    """The kind of the entry that is shown."""
+    title: str
+    run: str
+    """"" for a section that is alike beside all entries of its kind."""
+
+
 class KnownSettings:
     """The labels of settings by kind and section."""
 
     def __init__(self) -> None:
-        self._labels: dict[tuple[str, str], dict[str, None]] = {}
+        self._labels: dict[_SectionKey, dict[str, None]] = {}
         self.goal: Goal | None = None
         """What a user chose to see next."""
 
@@ -68,7 +79,7 @@ class KnownSettings:
         unknown = []
         for tab in TABS:
             for section in viewport.describe(tab)[0]:
-                if (entry.kind, section.title) not in self._labels:
+                if _key_of(entry, section) not in self._labels:
                     unknown.append(section)
         if not unknown:
             return
@@ -78,13 +89,18 @@ class KnownSettings:
         for section in unknown:
             with noting_rows() as labels:
                 section.draw()
-            self.note(entry.kind, section.title, labels)
+            self.note(entry, section, labels)
         imgui.end()
 
-    def note(self, kind: str, section: str, labels: Iterable[str]) -> None:
-        """Learn the labels of a section that was drawn."""
-        section_labels = self._labels.setdefault((kind, section), {})
-        section_labels.update(dict.fromkeys(labels))
+    def note(self, entry: Entry, section: Section, labels: Iterable[str]) -> None:
+        """Learn the labels of a section that was drawn beside an entry."""
+        key = _key_of(entry, section)
+        if section.run:
+            # All of its settings are noted each time.
+            self._labels.pop(key, None)
+        self._labels.setdefault(key, {}).update(dict.fromkeys(labels))
+        if len(self._labels) > _MAX_SECTIONS:
+            del self._labels[next(iter(self._labels))]
 
     def list_sections(self, viewport: Viewport) -> list[KnownSection]:
         """Return the sections of all tabs about a viewport."""
@@ -95,6 +111,10 @@ class KnownSettings:
         for tab in TABS:
             sections, _ = viewport.describe(tab)
             for section in sections:
-                labels = self._labels.get((entry.kind, section.title), {})
+                labels = self._labels.get(_key_of(entry, section), {})
                 sections_of_tabs.append(KnownSection(tab, section.title, tuple(labels)))
         return sections_of_tabs
+
+
+def _key_of(entry: Entry, section: Section) -> _SectionKey:
+    return _SectionKey(entry.kind, section.title, section.run)

@@ -56,6 +56,7 @@ class ScriptSections:
                 tip="Controls that the script has made",
                 tab=_TAB,
                 state=state,
+                run=controls.run_name,
             )
             sections.append(section)
         return sections

@@ -75,7 +75,7 @@ def draw_sections(
             with noting_rows() as labels:
                 changed |= bool(section.draw())
             if entry is not None:
-                settings.note(entry.kind, section.title, labels)
+                settings.note(entry, section, labels)
     seek_row("")
     is_empty = not sections
     if tab == "data" and user.state.selected_entry is not None:
