@@ -52,8 +52,11 @@ class SelectionReader:
         mask = self.newest
         layout = self.stream.layout
         tensor = None
-        if mask is not None and layout is not None and mask.count == layout.shape[0]:
-            tensor = _tensor_of(mask, layout.device)
+        if mask is not None and layout is not None:
+            # As many, and at no time more or fewer since the mask has come.
+            are_same = mask.resize_count == self.stream.resize_count
+            if are_same and mask.count == layout.shape[0]:
+                tensor = _tensor_of(mask, layout.device)
         self.tensor = tensor
         self.used_mask = mask
         self.used_layout = layout
@@ -78,7 +81,8 @@ def selection(name: str = "gaussians") -> torch.Tensor | None:
             gaussians = {key: value[~mask] for key, value in gaussians.items()}
 
     Selected are the Gaussians that are chosen by box, lasso or brush; where none is
-    chosen, those that filter, crop and hiding leave visible. The viewer that changed its
+    chosen, those that filter, crop and hiding leave visible, which viewers look at again
+    as the Gaussians change, twice a second at most. The viewer whose user changed its
     selection last counts, also after it was closed. Viewers send their selection once
     the script has called this, when it has rested for a moment.
 
@@ -150,7 +154,10 @@ def _tensor_of(mask: SelectionMask, device: str) -> torch.Tensor | None:
 
     if not mask.count:
         return None
-    packed = torch.frombuffer(mask.bits, dtype=torch.uint8).to(device)
+    packed = torch.frombuffer(mask.bits, dtype=torch.uint8)
+    if device != "cpu":
+        # Pinned, for the copy not to wait for the GPU's queue.
+        packed = packed.pin_memory().to(device, non_blocking=True)
     shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=device)
     bits = (packed[:, None] >> shifts) & 1
     return bits.flatten()[: mask.count].bool()

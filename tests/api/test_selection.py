@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from support.reading import stream_of
 from support.wait import wait_until
 
 import splatview
-from splatview_ipc.control.limits import MAX_SELECTION_PIECE
 from splatview_ipc.subscriber.remote_stream import RemoteStream
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -70,18 +70,36 @@ def test_script_prunes_what_a_viewer_selects(subscriber: Subscriber) -> None:
     until_selected(subscriber, None)
 
 
-def test_mask_of_several_pieces_counts_as_a_whole(subscriber: Subscriber) -> None:
-    count = 8 * MAX_SELECTION_PIECE * 2 + 77
-    row = {name: value[:1] for name, value in cloud(1).items()}
-    scene = {name: value.expand(count, *value.shape[1:]) for name, value in row.items()}
-    splatview.publish(scene)
+def test_mask_ends_with_the_gaussians_that_it_was_of(subscriber: Subscriber) -> None:
+    """Those that become as many again later are others."""
+    splatview.publish(cloud(20))
     stream = wanted_stream(subscriber)
-    expected = np.zeros(count, bool)
-    expected[[0, 8 * MAX_SELECTION_PIECE, count - 1]] = True
-    send(stream, expected)
-    mask = until_selected(subscriber, 3)
-    assert mask is not None
-    assert mask.nonzero().flatten().tolist() == np.flatnonzero(expected).tolist()
+    send(stream, np.ones(20, bool))
+    until_selected(subscriber, 20)
+    splatview.publish(cloud(20))
+    assert splatview.selection() is not None
+    splatview.publish(cloud(30))
+    splatview.publish(cloud(20))
+    assert splatview.selection() is None
+
+
+def test_captured_graph_gets_no_other_mask(
+    subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its replays would read a tensor that is there no more."""
+    splatview.publish(cloud(20))
+    stream = wanted_stream(subscriber)
+    send(stream, np.arange(20) < 3)
+    mask_before = until_selected(subscriber, 3)
+    send(stream, np.arange(20) < 5)
+    with monkeypatch.context() as patch:
+        patch.setattr("splatview.api.selection.capturing", partial(bool, 1))
+        for _ in range(20):
+            subscriber.poll()
+            assert splatview.selection() is mask_before
+        splatview.publish(cloud(30))
+        assert splatview.selection() is None
+    assert splatview.selection() is None
 
 
 def test_only_whole_gaussians_have_a_selection(

@@ -391,6 +391,9 @@ class SelectionBits(_Message, frozen=True):
     """The piece's first byte within the mask."""
     bits: Annotated[bytes, Meta(max_length=limits.MAX_SELECTION_PIECE)]
     """A bit for each Gaussian, the highest of a byte first."""
+    is_again: bool = False
+    """The user has changed nothing, but the Gaussians are others: a mask that counts only
+    if it comes from the viewer that changed its selection last."""
 
     def __post_init__(self) -> None:
         if self.offset % limits.MAX_SELECTION_PIECE:

@@ -11,8 +11,16 @@ if TYPE_CHECKING:
 class SelectionMask:
     """A mask of a scene's Gaussians, whole once all of its pieces have been added."""
 
-    def __init__(self, first_piece: SelectionBits) -> None:
-        """Start without pieces; this one is to be added first."""
+    def __init__(self, first_piece: SelectionBits, resize_count: int = 0) -> None:
+        """Start without pieces; this one is to be added first.
+
+        Args:
+            first_piece: tells what the mask is of.
+            resize_count: `Stream.resize_count` now.
+        """
+        self.resize_count = resize_count
+        self.is_again = first_piece.is_again
+        """See `SelectionBits`."""
         self.mask_number = first_piece.number
         self.count = first_piece.count
         """Gaussians of the scene; 0: nothing is selected any more."""

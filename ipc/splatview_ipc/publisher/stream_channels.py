@@ -91,6 +91,8 @@ class StreamChannels:
         """The stream below an overlay."""
         self.shard: tuple[tuple[int, int] | None, str] = None, ""
         """The part of a scene that it is, and its group; see `StreamInfo.shard`."""
+        self.resize_count = 0
+        """How often the first side of the values' shape has changed."""
         self.wants_selection = False
         """True if the script reads which Gaussians a viewer selects."""
         self.layout: ValueLayout | None = None
@@ -175,6 +177,8 @@ class StreamChannels:
             # on their device.
             error = choice.change_device(layout.device)
         choice.options = options
+        if self._form is not None and form.shape[:1] != self._form.shape[:1]:
+            self.resize_count += 1
         self._form = form
         self._run.wake()
         if error is not None:

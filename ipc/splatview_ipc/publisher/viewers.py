@@ -91,6 +91,8 @@ class Viewers:
         self._endpoint = endpoint
         self._namespace = pid_namespace()
         self._peers: dict[Connection, ViewerPeer] = {}
+        self._selecting: dict[str, Connection] = {}
+        """The connection of the viewer whose user selected last, by stream."""
         self.announcer = Announcer()
 
     def pidfds(self) -> list[int]:
@@ -221,15 +223,20 @@ class Viewers:
             return False
         mask = peer.masks.pop(bits_piece.index, None)
         if bits_piece.offset == 0:
-            mask = SelectionMask(bits_piece)
+            mask = SelectionMask(bits_piece, stream.resize_count)
         if bits_piece.count not in (0, stream.count) or mask is None:
             return True
         if not mask.add(bits_piece):
             return True
-        if mask.is_whole:
-            _call(self._on_request, stream, mask)
-        else:
+        if not mask.is_whole:
             peer.masks[bits_piece.index] = mask
+            return True
+        selecting = self._selecting.get(stream.name, peer.connection)
+        is_others = selecting is not peer.connection and selecting in self._peers
+        if mask.is_again and is_others:
+            return True
+        self._selecting[stream.name] = peer.connection
+        _call(self._on_request, stream, mask)
         return True
 
     def _welcome(self, connection: Connection, hello: messages.Hello) -> None:

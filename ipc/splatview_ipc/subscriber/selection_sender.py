@@ -26,8 +26,9 @@ class SelectionSender:
         """What is being sent; None: nothing is."""
         self._offset = 0
         """Bytes of it that are sent."""
+        self._is_again = False
 
-    def send(self, count: int, bits: bytes) -> None:
+    def send(self, count: int, bits: bytes, is_again: bool = False) -> None:
         """Have a mask be sent instead of the one before. Waits for nothing.
 
         For opened streams whose trainer wants it (`StreamInfo.wants_selection`).
@@ -35,7 +36,11 @@ class SelectionSender:
         Args:
             count: Gaussians of the scene; 0: nothing is selected any more.
             bits: a bit for each, as `numpy.packbits` packs them.
+            is_again: see `SelectionBits`.
         """
+        # What the trainer has not got counts as a change with the next one.
+        is_unsent_change = self._bits is not None and not self._is_again
+        self._is_again = is_again and not is_unsent_change
         self._selection_number = next(_selection_numbers)
         self._count = count
         self._bits = bits
@@ -57,6 +62,7 @@ class SelectionSender:
             self._count,
             self._offset,
             bits[self._offset : end],
+            self._is_again,
         )
         if not self._stream.run.try_send(bits_piece):
             return

@@ -88,7 +88,7 @@ class SceneCache:
         earlier number are old."""
         self.player: Player | None = None
         """Playback of what was recorded of the scene."""
-        self.send_selection: Callable[[int, bytes], None] | None = None
+        self.send_selection: Callable[[int, bytes, bool], None] | None = None
         """Sends the script a mask, as `SelectionSender.send`.
 
         The workspace sets it. None while the script reads none.

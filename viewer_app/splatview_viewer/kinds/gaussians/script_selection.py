@@ -40,6 +40,16 @@ class _Choice(NamedTuple):
 _NOTHING = _Choice(EVERYTHING, None)
 
 
+class _Sent(NamedTuple):
+    """A selection that the script was sent."""
+
+    choice: _Choice = _NOTHING
+    total: int = 0
+    """The number of Gaussians of the scene."""
+    mask: Mask | None = None
+    """The Gaussians; None: nothing was selected."""
+
+
 class SendSelection(Tool["GaussianView"]):
     """Sends the view's selection to the script, once it rests, if the script reads it."""
 
@@ -53,10 +63,9 @@ class SendSelection(Tool["GaussianView"]):
         """What was selected at the last turn."""
         self._rests_at = -math.inf
         """When that has rested long enough."""
-        self._sent = _NOTHING, 0
-        """What the script was sent last: a selection, and the number of Gaussians of
-        the scene."""
-        self._sender: Callable[[int, bytes], None] | None = None
+        self._sent = _Sent()
+        """What the script was sent last."""
+        self._sender: Callable[[int, bytes, bool], None] | None = None
         """What it was sent by."""
         self._reader = SceneReader(view, "selection")
 
@@ -75,7 +84,7 @@ class SendSelection(Tool["GaussianView"]):
         if data.send_selection is not self._sender:
             # Another script listens, or the same one again.
             self._sender = data.send_selection
-            self._sent = _NOTHING, 0
+            self._sent = _Sent()
         self._send_evaluated()
         choice = self._present_choice()
         if choice != self._choice:
@@ -95,23 +104,18 @@ class SendSelection(Tool["GaussianView"]):
 
     def _update(self, now: float, choice: _Choice, count: int) -> None:
         """Send a selection that rests, unless the script has it."""
-        if choice.is_empty:
-            count = 0
-        sent_choice, sent_count = self._sent
-        if choice == sent_choice:
-            # The view that changed last answers for another number of Gaussians.
-            is_last = self.view.data.selecting is self
-            if count == sent_count or not is_last:
-                return
+        sent = self._sent
         chosen = choice.chosen
         if chosen is not None and chosen.total != count:
             # `Select` ends it in a moment.
             return
-        if chosen is not None or choice.is_empty:
-            self._sent = choice, count
-            self._send(chosen)
+        # The view that changed last answers for Gaussians that are others.
+        if choice == sent.choice and self.view.data.selecting is not self:
             return
-        self._reader.read(now, (choice, count), _reading(choice.selection))
+        if chosen is None and not choice.is_empty:
+            self._reader.read(now, (choice, count), _reading(choice.selection))
+        elif choice != sent.choice:
+            self._send(choice, count, chosen)
 
     def _send_evaluated(self) -> None:
         """Send the Gaussians that a job has found to be kept, if they still count."""
@@ -119,20 +123,29 @@ class SendSelection(Tool["GaussianView"]):
         if answer is None:
             return
         (choice, count), mask = answer
-        if choice == self._choice and mask.total == count:
-            self._sent = choice, count
-            self._send(mask)
+        if choice != self._choice or mask.total != count:
+            return
+        sent = self._sent
+        is_same = choice == sent.choice and count == sent.total
+        if is_same and sent.mask is not None and sent.mask.bits == mask.bits:
+            return
+        self._send(choice, count, mask)
 
-    def _send(self, mask: Mask | None) -> None:
-        """Send a mask; None: nothing is selected."""
+    def _send(self, choice: _Choice, count: int, mask: Mask | None) -> None:
+        """Send the mask of a selection; None: nothing is selected."""
         data = self.view.data
         if data.send_selection is None:
             return
+        sent = self._sent
+        # A choice of Gaussians ends by itself where their number changes.
+        has_ended = choice.chosen is None and sent.choice.chosen is not None
+        is_again = choice == sent.choice or (has_ended and count != sent.total)
+        self._sent = _Sent(choice, count, mask)
         data.selecting = self
         if mask is None:
-            data.send_selection(0, b"")
+            data.send_selection(0, b"", is_again)
         else:
-            data.send_selection(mask.total, mask.bits)
+            data.send_selection(mask.total, mask.bits, is_again)
 
     def close(self) -> None:
         self._reader.forget()
