@@ -1,8 +1,8 @@
 """Train 2-D Gaussians with gsplat's own rasteriser, drawn by a function of the script.
 
 Run `splatview serve` in another terminal. `picture` calls the function that the training
-calls, `gsplat.rasterization_2dgs`, while a viewer looks, for at most 5 % of the time. It
-needs a CUDA device.
+calls, `gsplat.rasterization_2dgs`, while a viewer looks, for at most 5 % of the time. The
+viewer's panel has a choice between colours and normals. It needs a CUDA device.
 """
 
 import argparse
@@ -51,12 +51,15 @@ def render(camera):
     return colors_depth[0], alpha[0], normals[0]
 
 
+splatview.controls.dropdown("show", ["colors", "normals"])
+
+
 @splatview.renderer("discs", points=discs["means"])
 def picture(camera, controls):
     """Draw the colours, or the normals."""
     colors_depth, alpha, normals = render(camera)
     rgb = colors_depth[..., :3]
-    if controls.get("show") == "normals":
+    if controls.show == "normals":
         rgb = 0.5 * (normals + alpha)
     return rgb, colors_depth[..., 3], alpha
 

@@ -1,8 +1,9 @@
 """Draw Gaussians that a network moves, by a function in a process of its own.
 
 Run `splatview serve` in another terminal. The training only publishes its module; the
-function in `functions/deformation.py` draws it while a viewer looks. Edit that file
-meanwhile: the next picture is drawn by the new one.
+function in `functions/deformation.py` draws it while a viewer looks, at the time that
+the slider in the viewer's panel has. Edit that file meanwhile: the next picture is drawn
+by the new one.
 """
 
 import argparse
@@ -19,6 +20,7 @@ steps = parser.parse_args().steps
 torch.manual_seed(0)
 scene = Scene().to("cuda" if torch.cuda.is_available() else "cpu")
 optimizer = torch.optim.Adam(scene.deformation.parameters(), lr=1e-3)
+splatview.controls.slider("time", 0.0, 1.0, value=0.5)
 
 for step in range(steps):
     # The network learns to turn the Gaussians, by 1 radian in the time from 0 to 1.

@@ -2,7 +2,8 @@
 
 Run `splatview serve` in another terminal. gsplat blends the features of the Gaussians
 (on the CPU splatview's demo does), and a small network makes colours of them. The
-training only publishes its module; `functions/features.py` draws it.
+training only publishes its module; `functions/features.py` draws it, or the features
+themselves: a checkbox in the viewer's panel says which.
 """
 
 import argparse
@@ -22,6 +23,7 @@ torch.manual_seed(0)
 
 views = [view.to(device) for view in views_of_balls(12, 120, 96)]
 scene = DecodedScene().to(device)
+splatview.controls.checkbox("decoded", True)
 optimizer = torch.optim.Adam(scene.parameters(), lr=0.01)
 for step in range(steps):
     view = views[step % len(views)]

@@ -1,8 +1,8 @@
 """Train a small NeRF in plain torch, drawn by a function in a process of its own.
 
 Run `splatview serve` in another terminal. The training only publishes its module; the
-function in `functions/nerf.py` draws it while a viewer looks, with fewer samples a ray
-while the camera moves.
+function in `functions/nerf.py` draws it while a viewer looks. How many samples of a ray
+it takes is set by a slider in the viewer's panel; while the camera moves it takes fewer.
 """
 
 import argparse
@@ -34,6 +34,7 @@ directions = torch.stack(directions).view(-1, 3).to(device)
 colors = torch.stack(colors).view(-1, 3).to(device)
 
 nerf = Nerf().to(device)
+splatview.controls.slider("samples", 16, 128, value=48, step=16)
 optimizer = torch.optim.Adam(nerf.parameters(), lr=0.02)
 for step in range(steps):
     batch = torch.randint(len(colors), (512,), device=device)

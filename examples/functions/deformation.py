@@ -32,14 +32,13 @@ class Scene(torch.nn.Module):
 
 
 def picture(scene, camera, controls):
-    """Draw the scene at the time that the controls have, or halfway."""
+    """Draw the scene at the time that the script's slider has."""
     view = DatasetView(
         camera.viewmat,
         camera.K,
         camera.width,
         camera.height,
     )
-    time = controls.get("time", 0.5)
-    drawn = draw(scene.at(time), view)
+    drawn = draw(scene.at(controls.time), view)
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
     return drawn.image, depth, drawn.alpha

@@ -37,7 +37,7 @@ class DecodedScene(torch.nn.Module):
 
 
 def picture(scene, camera, controls):
-    """Draw the decoded picture, or the first three features."""
+    """Draw the scene as it is decoded, or its first three features."""
     view = DatasetView(
         camera.viewmat,
         camera.K,
@@ -46,7 +46,7 @@ def picture(scene, camera, controls):
     )
     rgb, drawn = scene(view)
     alpha = drawn.alpha
-    if controls.get("show") == "features":
+    if not controls.decoded:
         rgb = drawn.image[..., :3].sigmoid() * alpha[..., None]
     depth = drawn.depth / alpha.clamp_min(1e-6)
     return rgb, depth, alpha

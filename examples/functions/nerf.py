@@ -98,7 +98,9 @@ def march(
 
 def picture(nerf, camera, controls):
     """Draw the field, with a quarter of the samples while the camera moves."""
-    samples = 12 if camera.is_draft else 48
+    samples = controls.samples
+    if camera.is_draft:
+        samples = samples // 4
     filled = nerf.filled_cells()
 
     def sparse_field(points):

@@ -9,7 +9,9 @@ import pytest
 import torch
 from support.example_runs import EXAMPLES
 
+from splatview.api import script_controls
 from splatview.rendering.camera import RenderCamera
+from splatview.rendering.control_values import ControlValues
 from splatview.rendering.function import draw_picture
 from splatview_ipc.control.messages import Draw, DrawnCamera
 
@@ -27,11 +29,14 @@ def test_2d_gaussians_are_drawn_as_they_were_learned(
     K = tuple(view.K.flatten().tolist())
     draw = Draw(0, "ab" * 16, 1, DrawnCamera(view.width, view.height, viewmat, K))
     camera = RenderCamera.of(draw, "cuda")
-    picture = draw_picture(script["picture"], (camera,), {})
+    picture = draw_picture(
+        script["picture"], (camera,), script_controls.registry.values()
+    )
     difference = (picture.color / 255 - view.image).abs().mean()
     assert difference < 0.3 * view.image.mean()
     assert picture.depth is not None
     seen = picture.depth[view.image.sum(-1) > 0]
     torch.testing.assert_close(seen.median().item(), 2.7, atol=0.3, rtol=0.0)
-    normals = draw_picture(script["picture"], (camera,), {"show": "normals"})
+    values = ControlValues({"show": "normals"})
+    normals = draw_picture(script["picture"], (camera,), values)
     assert normals.color.float().std() > 10

@@ -13,6 +13,7 @@ from support.reading import stream_of, values
 from support.wait import clock, wait_until
 
 import splatview
+from splatview.api import script_controls
 from splatview.api.session import started_publisher
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.function import draw_picture
@@ -34,6 +35,7 @@ def test_a_moved_scene_is_as_the_trainers_own_function_draws_it(
     deformation: Any = importlib.import_module("functions.deformation")
     torch.manual_seed(0)
     scene = deformation.Scene(20_000).cuda()
+    splatview.controls.slider("time", 0.0, 1.0, value=0.25)
 
     def publish() -> None:
         splatview.publish(
@@ -69,8 +71,9 @@ def test_a_moved_scene_is_as_the_trainers_own_function_draws_it(
         assert "trouble" not in meta, meta
         rows.append((whole_ms, meta["ms"]))
         assert 0 < meta["gpu_ms"] <= meta["ms"]
+        arguments = scene, RenderCamera.of(draw, "cuda")
         own = draw_picture(
-            deformation.picture, (scene, RenderCamera.of(draw, "cuda")), {}
+            deformation.picture, arguments, script_controls.registry.values()
         )
         difference = np.abs(arrays["color"] - own.color.cpu().float().numpy())
         assert difference.max() <= 1

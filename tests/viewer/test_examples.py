@@ -20,6 +20,7 @@ from support.example_runs import (
 )
 from support.viewer import Viewer
 
+from splatview.api import script_controls
 from splatview.rendering.camera import RenderCamera
 from splatview.rendering.function import draw_picture
 from splatview_ipc.control.messages import Draw, DrawnCamera
@@ -76,7 +77,10 @@ def test_function_of_an_example_draws_what_was_learned(
     viewmat = tuple(view.viewmat.flatten().tolist())
     K = tuple(view.K.flatten().tolist())
     draw = Draw(0, "ab" * 16, 1, DrawnCamera(60, 48, viewmat, K))
-    picture = draw_picture(functions.picture, (scene, RenderCamera.of(draw)), {})
+    arguments = scene, RenderCamera.of(draw)
+    picture = draw_picture(
+        functions.picture, arguments, script_controls.registry.values()
+    )
     difference = (picture.color / 255 - view.image).abs().mean()
     assert difference < 0.7 * view.image.mean()
 
