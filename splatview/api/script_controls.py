@@ -150,6 +150,8 @@ class ControlRegistry:
         Any thread adds, the worker thread takes out: each step is one of a dict's own,
         which needs no lock.
         """
+        self._is_noted = False
+        """True if the worker thread was woken since it took changes last."""
         self.remembered: RememberedValues | None = None
         """The values of an earlier run; None before a control is to be remembered."""
         self._replaceable: set[str] = set()
@@ -215,7 +217,9 @@ class ControlRegistry:
         """Note that a control has changed. After the change, on any thread."""
         self._state = object()
         self._changed[control] = None
-        session().wake()
+        if not self._is_noted:
+            self._is_noted = True
+            session().wake()
 
     def note_all(self) -> None:
         """Have all controls be published: no viewer knows them."""
@@ -228,6 +232,7 @@ class ControlRegistry:
 
     def take_changed(self) -> list[ScriptControl[Any]]:
         """Return the controls that have changed since the last call. On one thread."""
+        self._is_noted = False  # first: what comes from now on wakes it again
         controls = []
         while self._changed:
             control, _ = self._changed.popitem()
