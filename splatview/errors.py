@@ -8,10 +8,10 @@ For example::
         ...
 
 Mistakes of the caller are Python's own TypeError and ValueError, in every function.
-`publish`, `log`, `annotate`, `publish_cameras`, `publish_memory` and the methods of
-`Window` that set something raise nothing else: faults of the surroundings are logged
-there and counted, and raised only with SPLATVIEW_STRICT=1. Functions whose caller waits
-for a result raise those faults:
+`publish`, `log`, `annotate`, `publish_cameras`, `publish_memory`, `splatview.controls`
+and the methods of `Window` that set something raise nothing else: faults of the
+surroundings are logged there and counted, and raised only with SPLATVIEW_STRICT=1.
+Functions whose caller waits for a result raise those faults:
 
 - `show`: NoViewerError, RuntimeFolderError
 - `frames`: TimeoutError when no frame comes in time

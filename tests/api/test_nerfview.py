@@ -10,6 +10,7 @@ import torch
 
 from splatview.integrations.nerfview import adapt
 from splatview.rendering.camera import RenderCamera
+from splatview.rendering.control_values import ControlValues
 from splatview.rendering.function import draw_picture
 from splatview_ipc.control.messages import Draw, DrawnCamera
 
@@ -75,6 +76,7 @@ def test_depth_and_controls_are_passed_on() -> None:
 
     function = adapt(render_fn)
     assert function.__name__ == "render_fn"
-    picture = draw_picture(function, (camera(),), {"max_sh_degree": 2})
+    controls = ControlValues({"max_sh_degree": 2})
+    picture = draw_picture(function, (camera(),), controls)
     assert picture.depth is not None
     assert (picture.depth == 1).all()

@@ -52,7 +52,7 @@ VARIABLES = (
         "not set; 0 is the same",
         "publish does nothing",
         "`publish`, `log`, `annotate`, `publish_cameras`, `publish_memory` and windows "
-        "do nothing.",
+        "do nothing. Controls keep the values that the script gives them.",
     ),
     Variable(
         "SPLATVIEW_STRICT",
