@@ -66,7 +66,8 @@ def renderer(
     Args:
         name: the scene's, as `publish` takes names.
         budget: the share of the time that pictures may take, 0.001 to 1: after one that
-            took 10 ms the next is begun 200 ms later at 0.05. On a GPU the time counts
+            took 10 ms the next is begun 200 ms later at 0.05. After the first one, which
+            loads libraries, it is begun a second later at most. On a GPU the time counts
             that the GPU takes, if it is longer than that of the call.
         points: (N, 3), the scene's points, or a callable that returns them, by which
             viewers place their camera: 4,096 of them are looked at, now and then. They

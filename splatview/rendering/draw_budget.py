@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+_FIRST_PAUSE_S = 1.0
+"""The longest pause after the first picture, for which kernels and libraries are loaded:
+it says nothing about the next ones."""
+
 
 class DrawBudget:
     """Says when the next picture may be begun."""
@@ -18,7 +22,7 @@ class DrawBudget:
         self.next_at = -math.inf
         """When the next picture is allowed, in the clock's seconds."""
         self._pause_s = 0.0
-        """From the last picture to the next one."""
+        """From the last picture to the next one; 0 before the first one."""
 
     def account(self, drawn_at: float, picture_s: float) -> None:
         """Have the next picture wait until this one is within the share.
@@ -32,6 +36,8 @@ class DrawBudget:
             picture_s: seconds that it took.
         """
         pause_s = picture_s / self.share
+        if not self._pause_s:
+            pause_s = min(pause_s, _FIRST_PAUSE_S)
         late_s = drawn_at - self.next_at
         if not 0 < late_s <= min(pause_s, self._pause_s):
             late_s = 0.0
