@@ -81,7 +81,10 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         nearest = coordinate
         if self.step is not None:
             start = self.low or 0.0
-            nearest = start + round((coordinate - start) / self.step) * self.step
+            steps = (coordinate - start) / self.step
+            # Steps may be too small to be counted.
+            if math.isfinite(steps):
+                nearest = start + round(steps) * self.step
         if self.low is not None:
             nearest = max(nearest, self.low)
         if self.high is not None:

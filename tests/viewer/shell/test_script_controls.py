@@ -20,6 +20,7 @@ from splatview_ipc.kinds.controls import Control, encode
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
     Key,
+    Mods,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -140,7 +141,7 @@ CONTROLS = (
     SAVE,
     Control("mode", "dropdown", "a", choices=("a", "b")),
     Control("note", "text", "x"),
-    Control("count", "slider", 7, low=0, high=30, step=5),
+    Control("count", "slider", 5, low=0, high=30, step=5),
     Control("steps", "number", 7, low=0),
     Control("huge", "slider", 1e30, low=-1e300, high=1e300),
     Control("wide", "number", 0.0, low=-1e300, high=1e300),
@@ -216,6 +217,18 @@ def test_user_sets_controls_of_all_forms(rig: PanelRig) -> None:
         ("steps", 12, 0),
     ]
     assert rig.content.value_of(CONTROLS[5]) == 20
+
+
+@pytest.mark.parametrize("name", ["steps.0.0", "huge.0 0"])
+def test_number_is_typed_with_all_its_digits(rig: PanelRig, name: str) -> None:
+    x, y = widgets.middle(name)
+    ctrl: Mods = frozenset({"ctrl"})
+    rig.do(Key("ctrl", mods=ctrl), PointerMove(x, y))
+    rig.do(PointerPress(x, y, mods=ctrl), PointerRelease(x, y, mods=ctrl))
+    rig.do(Text("4294967295"))
+    assert not rig.content.sent
+    rig.do(Key("enter"), Key("enter", pressed=False))
+    assert rig.content.sent == [(name.partition(".")[0], 4294967295, 0)]
 
 
 def test_text_is_set_once_it_is_complete(rig: PanelRig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
@@ -10,6 +11,28 @@ from splatview_viewer.ui import focus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+_DIGITS = 7
+"""Digits of a number, which are as many as 32 bits have."""
+
+
+def is_typing() -> bool:
+    """Return whether something is typed into the last item."""
+    return imgui.is_item_active() and imgui.get_io().want_text_input
+
+
+def edited_number(edited: float) -> float:
+    """Return the number of the last item, which its user has dragged or typed.
+
+    edited: the number as imgui returns it, which is of 32 bits.
+    """
+    text_state = imgui.get_current_context().input_text_state
+    if not imgui.is_item_active() and text_state.id_ == imgui.get_item_id():
+        # What was typed counts once the field is left.
+        with suppress(ValueError):
+            return float(text_state.get_text())
+    return float(f"{edited:.{_DIGITS}g}")
 
 
 def drag(
@@ -34,15 +57,16 @@ def drag(
     is_edited, edited = imgui.drag_float(name, value, step, *limits, fmt, flags)
     steps = focus.arrow_steps()
     if steps:
-        low, high = limits
         moved = value + steps * step
-        if low < high:
-            return min(max(moved, low), high)
-        return moved
-    if is_edited:
-        return edited
-    # What came back otherwise was rounded to 32 bits.
-    return value
+    elif is_edited:
+        moved = edited_number(edited)
+    else:
+        # What came back was rounded to 32 bits.
+        return value
+    low, high = limits
+    if low < high:
+        return min(max(moved, low), high)
+    return moved
 
 
 def drag_all(

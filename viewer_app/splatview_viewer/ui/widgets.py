@@ -152,12 +152,6 @@ def dim(text: str) -> None:
     imgui.text_disabled(text)
 
 
-def is_typing() -> bool:
-    """Return whether something is typed into the last item."""
-    context = imgui.get_current_context()
-    return imgui.is_item_active() and context.input_text_state.id_ == context.active_id
-
-
 def slider(
     label: str,
     tip: str,
@@ -219,7 +213,8 @@ def slider(
     if moved is not None:
         return moved
     if edited:
-        return new
+        low, high = limits
+        return min(max(drags.edited_number(new), low), high)
     return value
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from splatview_ipc.kinds.controls import Control, Value
 
-_DIGITS = 7
-"""Digits of a number that imgui has edited, which are as many as 32 bits have."""
 _MAX_DRAGGED = 1e7
-"""Numbers above it are typed only: 32 bits would round them."""
+"""Numbers above it are typed only: a drag has 7 digits."""
+_MAX_BOUND = 1e30
+"""The greatest bound of a slider."""
 _NO_BOUND = 3e38
 _PADDING = 10.0
 """Points from the left of a field to its text."""
@@ -72,7 +72,7 @@ def _draw_slider(field: Field) -> Value:
     high = control.high
     assert low is not None
     assert high is not None
-    if max(abs(low), abs(high)) > _MAX_DRAGGED:
+    if max(abs(low), abs(high)) > _MAX_BOUND:
         return _draw_number(field)
     new = widgets.slider(
         field.label,
@@ -194,14 +194,9 @@ def _format_of(number: float) -> str:
 
 
 def _as_edited(control: Control, old: float, new: float) -> float:
-    """Return a number after it was edited, as the control allows it.
-
-    imgui knows numbers of 32 bits, and no whole ones.
-    """
+    """Return a number after it was edited, as the control allows it."""
     if new == old or not math.isfinite(new):
         return old
-    if abs(new) <= _MAX_DRAGGED:
-        new = float(f"{new:.{_DIGITS}g}")
     return control.nearest(new)
 
 

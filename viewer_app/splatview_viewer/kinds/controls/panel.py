@@ -20,6 +20,7 @@ from splatview_viewer.kinds.controls.rows import (
     rows_of,
 )
 from splatview_viewer.ui import theme, widgets
+from splatview_viewer.ui.drags import is_typing
 from splatview_viewer.ui.folds import draw_small_head
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class ControlsPanel:
             return
         if imgui.is_item_active():
             content.hold(control)
-        if widgets.is_typing():
+        if is_typing():
             if new != field.value:
                 self._typed = control.name, new
             return
