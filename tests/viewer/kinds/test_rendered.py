@@ -118,6 +118,17 @@ def test_picture_is_as_gaussians_from_the_same_camera(
     np.testing.assert_allclose(pixels, expected, atol=2 if has_alpha else 1)
 
 
+def answer_slowly(view: Any, now: float) -> None:
+    """Answer the request that was made at a time 0.1 s later."""
+    request = view.content.requests.next_request(0, now)
+    view.content.requests.next_request(0, now + 0.1)
+    painted = paint(drawn_scene.camera_of(request.camera), view.content.sample.means)
+    tensors = {name: torch.from_numpy(array) for name, array in painted.items()}
+    meta = {"viewer": request.viewer, "request": request.number}
+    assert view.content.requests.take(frame_of("picture", tensors, **meta))
+    view.tick(now + 0.1)
+
+
 def test_last_picture_is_shown_until_the_next_has_come(
     view: Any, screen: OffscreenScreen
 ) -> None:
@@ -139,6 +150,31 @@ def test_last_picture_is_shown_until_the_next_has_come(
     assert view.wants.pending
     view.tick(5.0)
     assert not view.wants.pending
+
+
+def test_picture_of_a_slow_function_is_moved_along_by_its_depth(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    points = view.content.sample.means
+    first, second = paint(camera_at(1.0), points), paint(camera_at(1.3), points)
+    view.tick(1.0)
+    view.view.rig.use_camera(camera_at(1.0))
+    view.draw(screen.framebuffer, RECT)
+    answer_slowly(view, 1.0)
+    np.testing.assert_array_equal(view_pixels(view, screen, RECT), first["color"])
+    view.view.rig.use_camera(camera_at(1.3))
+    view.draw(screen.framebuffer, RECT)
+    moved = screen.pixels()[..., :3].astype(float)
+    assert not view.wants.pending
+    assert view.view.drawn_camera == view.view.rig.camera_of_scene(RECT)
+    assert "moved along for now" in view.info.details
+    error_moved = np.abs(moved - second["color"]).mean()
+    error_plain = np.abs(first["color"].astype(float) - second["color"]).mean()
+    assert error_moved < 0.3 * error_plain
+    # At rest it is as the function drew it.
+    answer_slowly(view, 2.0)
+    np.testing.assert_array_equal(view_pixels(view, screen, RECT), second["color"])
+    assert "moved along for now" not in view.info.details
 
 
 def test_slow_function_draws_fewer_pixels_while_the_camera_moves(

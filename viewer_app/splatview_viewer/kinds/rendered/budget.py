@@ -44,6 +44,11 @@ class PictureBudget:
         """True if a worker drew the last picture on a GPU."""
         return self._last_size is not None
 
+    @property
+    def is_limited(self) -> bool:
+        """True if a worker draws on a GPU that another process needs as well."""
+        return self.is_on_gpu and self._governor.account.limited
+
     def expected_ms(self, camera: Camera) -> float:
         """Return what a camera's picture will cost; 0: nothing, or it is not known."""
         if self._last_size is None:

@@ -18,4 +18,6 @@ class RenderedState:
     background: tuple[float, float, float] | None = None
     """RGB in [0, 1], seen where the function's picture is transparent; None: that around
     pictures, and black in a picture of the scene itself."""
+    smooth: bool = True
+    """While the next picture is drawn, the last one is moved along by its depth."""
     training: TrainingDisplay = field(default_factory=TrainingDisplay)

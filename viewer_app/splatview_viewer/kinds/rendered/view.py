@@ -11,17 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import Info, Section, Wants
 from splatview_viewer.kinds.rendered.commands import commands_of, find_commands
 from splatview_viewer.kinds.rendered.content import RenderedContent
+from splatview_viewer.kinds.rendered.layer import PictureLayer, can_move
 from splatview_viewer.kinds.rendered.picking import pick
 from splatview_viewer.kinds.rendered.requests import PictureRequest
 from splatview_viewer.kinds.rendered.state import RenderedState
-from splatview_viewer.kinds.rendered.textures import PictureTextures
 from splatview_viewer.kinds.rendered.trouble import draw_trouble, draw_wait
-from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.scene_view.base import SceneViewBase
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.jobs import RunningJob
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Release, Value
     from splatview_viewer.geometry.cameras import Camera
@@ -44,14 +43,21 @@ if TYPE_CHECKING:
 _REST_S = 0.2
 """Seconds without input after which a draft is replaced by a full picture."""
 _DRAFT_S = 1 / 15
+_MOVED_DRAFT_S = 1 / 6
 """Seconds that a picture may take while the camera moves; it has fewer pixels if it would
-take longer."""
+take longer. The latter where the last one is moved along meanwhile."""
 _MIN_DRAFT_SCALE = 0.25
+_FLUENT_S = 0.03
+"""Seconds from a request to its picture up to which none is moved along meanwhile."""
 _REFRESH_SHARE = 0.25
 """Share of the time that the function may draw for a camera that rests, as the training
 goes on."""
 _LATE_S = 2
 """Seconds without a picture after which the user is told that one is awaited."""
+_SMOOTH_TIP = (
+    "While a picture of where the camera is now is being drawn, move the last one there "
+    "by its depth, if the function returns depth."
+)
 _PENDING_S = 1.0
 """Seconds for which nothing else is drawn either while a picture is awaited."""
 
@@ -67,9 +73,7 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         """The picture on the screen."""
         self._exact_inbox: PictureInbox | None = None
         """The picture that is drawn exactly; None before there was one."""
-        self._texture = PhotoTexture(data.ctx)
-        self._laid: FunctionPicture | None = None
-        """The picture that was drawn last."""
+        self._layer = PictureLayer(data.ctx, data.work)
         self._moved_at = -math.inf
         self._drawn_words: tuple[str, int] = "", 0
         """Trouble, and the seconds of waiting, that the last picture tells."""
@@ -101,7 +105,9 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         request = PictureRequest(camera, loads)
         if picture is not None and self.is_moving:
             budget_scale = self.data.requests.budget.draft_scale(camera)
-            scale = min(_draft_scale(picture, camera), budget_scale)
+            is_moved = self.state.smooth and picture.pixels.depth is not None
+            limit_s = _MOVED_DRAFT_S if is_moved else _DRAFT_S
+            scale = min(_draft_scale(picture, camera, limit_s), budget_scale)
             if scale < 1:
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and _is_same_view(picture.camera, camera):
@@ -175,8 +181,9 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
             self._want_present(rect)
             picture = self._inbox.picture
             self._inbox.has_change = False
-        self._laid = picture
-        self.drawn_camera = camera if picture is None else picture.camera
+        self._layer.picture = picture
+        self._layer.towards = camera if self._moves_along(camera) else None
+        self.drawn_camera = self._layer.camera or camera
         self.lay_picture(framebuffer, rect)
         self.tools.draw(framebuffer, rect)
 
@@ -194,28 +201,17 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
 
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the picture that was drawn last once more, into another framebuffer."""
-        picture = self._laid
-        if picture is None:
-            clear_rect(framebuffer, rect, self.background)
-            return
-        # Cameras keep their vertical field of view in a rectangle of another shape.
-        width = max(
-            round(rect.height * picture.camera.width / picture.camera.height), 1
-        )
-        x = rect.x + (rect.width - width) // 2
-        if width < rect.width:
-            clear_rect(framebuffer, rect, self.background)
-        pixels = picture.pixels
-        if isinstance(pixels, PictureTextures):
-            self._texture.hold(pixels.color)
-        else:
-            self._texture.take(pixels.color, is_multiplied=True)
-        self._texture.draw(
-            framebuffer,
-            Rect(x, rect.y, width, rect.height),
-            rect,
-            self.background,
-        )
+        middle = self.rig.orbit.distance
+        self._layer.draw(framebuffer, rect, self.background, middle)
+
+    def _moves_along(self, camera: Camera) -> bool:
+        """Return whether the last picture is moved to a camera until the next comes."""
+        picture = self._inbox.picture
+        if self.host.exact or picture is None or not self.state.smooth:
+            return False
+        is_held_back = self.data.requests.budget.is_limited
+        is_slow = picture.seconds > _FLUENT_S or is_held_back
+        return is_slow and can_move(picture, camera)
 
     def pick_later(
         self, camera: Camera, x: float, y: float
@@ -251,12 +247,12 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
             return
         # Nothing is drawn for a picture that is not seen.
         self._inbox.request = None
-        self._texture.drop()
+        self._layer.drop()
         if occasion == "away":
             return
         self.rig.motion.close()
         self.tools.close()
-        self._texture.close()
+        self._layer.close()
         for inbox in (self._inbox, self._exact_inbox):
             if inbox is not None:
                 self.data.requests.close(inbox)
@@ -313,6 +309,9 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         )
         if background != self.background:
             self.change(background=background)
+        smooth = ui.check("Smooth motion", _SMOOTH_TIP, self.state.smooth)
+        if smooth != self.state.smooth:
+            self.change(smooth=smooth)
 
     def _reset(self) -> None:
         """Show the scene as at first, seen from where it is seen."""
@@ -337,6 +336,8 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         inbox = self._inbox
         if self.host.exact or inbox.picture is None or self.fault_text:
             return False
+        if inbox.request is not None and self._moves_along(inbox.request.camera):
+            return False
         is_late = self.data.now - inbox.waiting_since > _PENDING_S
         return inbox.is_waiting and not inbox.has_change and not is_late
 
@@ -347,6 +348,8 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         if picture is not None and picture.request.is_draft:
             scale = picture.camera.height / max(self.rig.rect.height, 1)
             details.append(f"at {scale:.0%} for now")
+        if self._layer.towards is not None:
+            details.append("moved along for now")
         if self.data.step is not None:
             details.append(f"step {self.data.step:,}")
         return Info(details=details, path=phrases, facts=phrases[1:])
@@ -365,18 +368,19 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         return {"function": self.picture.ms}
 
 
-def _draft_scale(picture: FunctionPicture, camera: Camera) -> float:
+def _draft_scale(picture: FunctionPicture, camera: Camera, limit_s: float) -> float:
     """Return the scale of the next picture's sides at which it comes in time.
 
     Args:
         picture: the last one, of any size.
         camera: the camera of a picture in full resolution.
+        limit_s: seconds.
     """
     pixels = picture.camera.width * picture.camera.height
     full_s = picture.seconds * camera.width * camera.height / pixels
-    if full_s <= _DRAFT_S:
+    if full_s <= limit_s:
         return 1.0
-    return max(math.sqrt(_DRAFT_S / full_s), _MIN_DRAFT_SCALE)
+    return max(math.sqrt(limit_s / full_s), _MIN_DRAFT_SCALE)
 
 
 def _scaled(camera: Camera, scale: float) -> Camera:

@@ -366,6 +366,12 @@ class PhotoTexture:
         self._lacks_mipmaps = False
         self._passes = PassVariants(ctx, "fullscreen.vert", "photo.frag")
 
+    @property
+    def texture(self) -> moderngl.Texture:
+        """The photograph that is held, row 0 at the top, colours multiplied by alpha."""
+        assert self._texture is not None, "a photograph is taken first"
+        return self._texture
+
     def take(self, photo: np.ndarray, *, is_multiplied: bool = False) -> None:
         """Hold a photograph, which must not change.
 
