@@ -379,7 +379,11 @@ def test_picture_in_memory_that_opengl_cannot_read_comes_in_another_way(
         return frames[0] if last_version < frames[0].version else None
 
     stream: Any = SimpleNamespace(
-        read_next=read_next, refuse=reasons.append, version=1, run=run
+        read_next=read_next,
+        refuse=reasons.append,
+        version=1,
+        run=run,
+        info=SimpleNamespace(over_run="ab"),
     )
     (link,) = (link for link in links_of("rendered") if link.kind == "picture")
     feed = Feed(link, view, stream)
