@@ -239,7 +239,7 @@ def _as_bytes(
     Args:
         name: what the values are, for users.
         tensor: the values.
-        target: where to store them; None: in memory of their own, or where they are.
+        target: where to store them; None: in memory of their own.
     """
     if tensor.dtype == torch.uint8:
         is_whole = torch.ones((), dtype=torch.bool, device=tensor.device)
@@ -258,18 +258,13 @@ def _as_bytes(
 def _stored(values: torch.Tensor, target: torch.Tensor | None) -> torch.Tensor:
     """Return values as uint8, in a target where there is one."""
     if target is None:
-        return values.to(torch.uint8).contiguous()
+        return values.to(torch.uint8, copy=True).contiguous()
     return target.copy_(values)
 
 
 def _settled(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a contiguous tensor that work queued on a GPU later leaves as it is.
-
-    It is a copy there: the function may draw into the same memory again.
-    """
-    if tensor.is_cuda:
-        return tensor.clone(memory_format=torch.contiguous_format)
-    return tensor.contiguous()
+    """Return a contiguous copy: the function may draw into the same memory again."""
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _dtype(tensor: torch.Tensor) -> str:

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview.rendering.trouble import text_of_fault
@@ -50,12 +51,29 @@ def check_name(option: str, name: Any) -> None:
             f'"package.module:function", at most {MAX_NAME} letters, digits and "_"'
         )
     module, _, function = name.partition(":")
-    if module == "__main__":
+    if module == "__main__" or _is_unguarded_script(module):
         raise ValueError(
-            f"{option} is {name!r}: to import __main__ would start this script again; "
+            f"{option} is {name!r}: to import {module} would start this script again; "
             f"move {function} into a file beside the script, such as drawing.py, and "
             f'give {option}="drawing:{function}"'
         )
+
+
+def _is_unguarded_script(module: str) -> bool:
+    """Return whether a module is the script of this process, and runs when imported."""
+    script = sys.modules.get("__main__")
+    file = getattr(script, "__file__", None)
+    if not file:
+        return False
+    spec = getattr(script, "__spec__", None)
+    script_name = Path(file).stem if spec is None else spec.name
+    if module != script_name:
+        return False
+    try:
+        text = Path(file).read_text(errors="replace")
+    except OSError:
+        return False
+    return "__name__" not in text
 
 
 class LoadedFunction:

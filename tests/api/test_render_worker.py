@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from splatview.api import render_worker
 from splatview.api.render_worker import TimeLimits
 from splatview.api.session import session, started_publisher
 from splatview.api.worker_output import WorkerOutput
+from splatview.rendering.loading import check_name
 from splatview.rendering.worker import RenderWorkerProgram
 from splatview.rendering.worker_settings import WorkerReport, WorkerSettings
 from splatview_ipc.control.messages import Draw, DrawnCamera
@@ -333,6 +335,23 @@ def test_lines_that_each_restarted_worker_writes_are_printed_once(
         output.take(f"line{number * 'a'}")
     last_line = capfd.readouterr().err.splitlines()[-1]
     assert last_line == "scene: more than 1,000 lines: the others are not printed"
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_script_that_would_start_again_is_not_imported(
+    is_guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = ModuleType("__main__")
+    script.__file__ = str(tmp_path / "train.py")
+    script.__spec__ = None
+    text = 'if __name__ == "__main__":\n    main()' if is_guarded else "main()"
+    Path(script.__file__).write_text(text)
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    if is_guarded:
+        check_name("render", "train:draw")
+        return
+    with pytest.raises(ValueError, match="to import train would start this script"):
+        check_name("render", "train:draw")
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,17 @@ def test_what_cannot_be_shown_is_named(
         checked_picture(result, camera)
 
 
+def test_picture_stays_where_the_function_draws_into_the_same_memory_again(
+    camera: RenderCamera,
+) -> None:
+    color = np.zeros((camera.height, camera.width, 3), np.uint8)
+    depth = np.zeros((camera.height, camera.width), np.float32)
+    picture = checked_picture((color, depth, color[..., 0]), camera)
+    color[:] = 7
+    depth[:] = 7
+    assert not any(bool(part.any()) for part in picture.tensors().values())
+
+
 def test_nan_is_told_without_reading_the_picture(camera: RenderCamera) -> None:
     bad = torch.full((HEIGHT, WIDTH, 3), math.nan)
     assert not checked_picture(bad, camera).is_whole
