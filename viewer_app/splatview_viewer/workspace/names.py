@@ -137,6 +137,8 @@ class Finder:
         listing = []
         for live_run in runs:
             for stream in live_run.streams.values():
+                if about(stream.kind).of_run:
+                    continue
                 title = f"{printable(stream.name)} ({stream.kind}, run {live_run.id})"
                 listing.append(title)
         if name is not None and listing:

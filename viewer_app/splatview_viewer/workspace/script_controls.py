@@ -6,7 +6,6 @@ open beside a stream of its run.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds import about
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 1.0
 """Seconds for which a change of the controls counts as the answer to a user here."""
+_UNASKED_PERIOD_S = 0.1
+"""Seconds between two versions that are shown while no user here sets anything."""
 
 
 class RunControls:
@@ -37,6 +38,8 @@ class RunControls:
         self.content = ScriptControls()
         self.content.send = self._send
         self._feed = Feed(LINK, self, streams[0])
+        self._next_read = 0.0
+        """When a version that no user here has asked for is read."""
 
     @property
     def run_name(self) -> str:
@@ -62,9 +65,19 @@ class RunControls:
         if has_ended != self.content.has_ended:
             self.content.has_ended = has_ended
             has_changed = True
-        if feed.stream.version > feed.last_version and now >= feed.next_read:
+        if feed.stream.version > feed.last_version and self._may_read(now):
             has_changed |= feed.take(now)
+            self._next_read = now + _UNASKED_PERIOD_S
         return has_changed
+
+    def _may_read(self, now: float) -> bool:
+        """Return whether a new version is read now: a script may make many."""
+        is_due = now >= self._next_read or self.is_answer(now)
+        return is_due and now >= self._feed.next_read
+
+    def is_answer(self, now: float) -> bool:
+        """Return whether a new version may be the answer to a user of this viewer."""
+        return now < self.content.set_at + _ANSWER_S
 
     def release(self) -> None:
         for stream in self.streams:
@@ -171,12 +184,10 @@ class ControlsOfRuns:
         stream = self._streams.get(slot.source.stream.run)
         if stream is None:
             return False
-        set_times = [
-            controls.content.set_at
+        is_answer = any(
+            stream in controls.streams and controls.is_answer(now)
             for controls in self._opened.values()
-            if stream in controls.streams
-        ]
-        is_answer = now < max(set_times, default=-math.inf) + _ANSWER_S
+        )
         return slot.content.note_controls(stream.version, is_answer)
 
 
