@@ -1,0 +1,153 @@
+"""What a page that draws by itself gets next of a scene, by the pace of its line.
+
+A page gets a scene in passes. A pass is a whole version, or its most important part, in
+one form. The page draws the pass before until the new one has come as a whole, so that
+nothing of two versions is ever mixed. As long as the training goes on, each pass is of
+the version that is the newest when it begins, and holds what the line carries in
+`PASS_S`. A version that stays is refined: all of it, then exactly, then with its
+harmonics.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from splatview_viewer.blocks.layout import BLOCK, block_count, part_bytes
+
+FIRST_S = 0.6
+"""Seconds of the first pass, by which something is seen."""
+PASS_S = 2.0
+"""Seconds of a pass while a training goes on."""
+FIRST_RATE = 1.5e6
+"""Bytes a second of a line that nothing is known of."""
+LEAST_SHARE = 1 / 16
+"""Of a scene that a pass has at least, however slow the line is."""
+MOST_GAUSSIANS = 6_000_000
+"""Gaussians that a page is asked to hold."""
+_WEIGHT = 0.3
+"""Weight of one measurement in the average of the rate."""
+
+
+class SceneFacts(NamedTuple):
+    """What a plan needs to know of the newest version of a scene."""
+
+    number: int
+    """Counts versions, and other scenes in the same pane."""
+    gaussians: int
+    coefficients: int
+    """Beyond degree 0, for each Gaussian, as far as they are in use."""
+
+
+class PassForm(NamedTuple):
+    """What a pass holds of a version."""
+
+    gaussians: int
+    """The most important ones, if they are fewer than all."""
+    is_exact: bool = False
+    has_harmonics: bool = False
+
+
+class ScenePass(NamedTuple):
+    """What a page gets next."""
+
+    number: int
+    """The version."""
+    form: PassForm
+    refines: bool = False
+    """True if its blocks replace those of the version that the page draws; only what
+    `form` adds is sent."""
+
+
+def pass_bytes(form: PassForm, coefficients: int) -> int:
+    """Return the bytes of a pass with all of its blocks."""
+    part = "exact" if form.is_exact else "quick"
+    size = part_bytes(part, coefficients)
+    if form.has_harmonics:
+        size += part_bytes("harmonics", coefficients)
+    return block_count(form.gaussians) * size
+
+
+class ScenePlan:
+    """Chooses the passes of one reader, one after the other."""
+
+    def __init__(self, most_gaussians: int = MOST_GAUSSIANS) -> None:
+        """most_gaussians: that the page can hold."""
+        self._most_gaussians = min(most_gaussians, MOST_GAUSSIANS)
+        self._rate: float | None = None
+        """Bytes a second of the line; None: unknown."""
+        self._last: ScenePass | None = None
+        """What the page has got last."""
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second that the line carries, as far as it is known."""
+        return self._rate or FIRST_RATE
+
+    def note_rate(self, size: int, seconds: float) -> None:
+        """Note how long some bytes of a pass took on the line."""
+        rate = size / max(seconds, 1e-4)
+        if self._rate is None:
+            self._rate = rate
+        else:
+            self._rate += _WEIGHT * (rate - self._rate)
+
+    def forget(self) -> None:
+        """Begin anew: the page has lost what it had."""
+        self._last = None
+
+    def next_pass(self, newest: SceneFacts) -> ScenePass | None:
+        """Return what to send next; None while the page has all.
+
+        It counts as sent.
+        """
+        last = self._last
+        if last is None:
+            chosen = ScenePass(newest.number, self._form_of(newest, FIRST_S))
+        elif last.number != newest.number:
+            chosen = ScenePass(newest.number, self._form_of(newest, PASS_S))
+        else:
+            refined = self._refined(last, newest)
+            if refined is None:
+                return None
+            chosen = refined
+        self._last = chosen
+        return chosen
+
+    def held(self, gaussians: int) -> int:
+        """Return how many Gaussians of a scene the page can hold."""
+        return min(gaussians, self._most_gaussians)
+
+    def _form_of(self, facts: SceneFacts, seconds: float) -> PassForm:
+        """Return the best form that the line carries within some time."""
+        budget = self.rate * seconds
+        count = self.held(facts.gaussians)
+        for form in _forms(count, facts.coefficients):
+            if pass_bytes(form, facts.coefficients) <= budget:
+                return form
+        block_bytes = part_bytes("quick", facts.coefficients)
+        fitting = int(budget // block_bytes) * BLOCK
+        least = max(int(count * LEAST_SHARE), BLOCK)
+        return PassForm(min(max(fitting, least), count))
+
+    def _refined(self, last: ScenePass, facts: SceneFacts) -> ScenePass | None:
+        """Return the next step of a version that stays; None if the page has all."""
+        form = last.form
+        count = self.held(facts.gaussians)
+        if form.gaussians < count:
+            return ScenePass(facts.number, PassForm(count))
+        has_all = form.has_harmonics or not facts.coefficients
+        if not form.is_exact:
+            better = form._replace(is_exact=True)
+        elif not has_all:
+            better = form._replace(has_harmonics=True)
+        else:
+            return None
+        return ScenePass(facts.number, better, refines=True)
+
+
+def _forms(gaussians: int, coefficients: int) -> list[PassForm]:
+    """Return the forms of all Gaussians, the best one first."""
+    forms = [PassForm(gaussians, is_exact=True), PassForm(gaussians)]
+    if coefficients:
+        forms.insert(0, PassForm(gaussians, is_exact=True, has_harmonics=True))
+    return forms
