@@ -31,6 +31,7 @@ from fuzz import messages
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import ClickCounter
+from splatview_viewer.core.handed import HandedPlace
 from splatview_viewer.formats import silent
 from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors
@@ -325,6 +326,22 @@ PAGE: list[Any] = [
     ev.Screenshot(at=8.0),
     m.Ack(0xFFFFFFFF, 12.5),
     m.Lost(),
+    m.Draws(on=True, max_gaussians=4_000_000),
+    m.Taken(7),
+    ev.Placed(
+        pane=1,
+        number=2,
+        place=HandedPlace(
+            rotation=(1.0, 0, 0, 0, 1, 0, 0, 0, 1),
+            target=(1.0, 2, 3),
+            distance=4.0,
+            up=(0.0, -1, 0),
+            fov=60.0,
+            model="ortho",
+            near=0.01,
+            far=1e10,
+        ),
+    ),
 ]
 """One message of each kind that pages send."""
 
@@ -332,7 +349,8 @@ PAGE: list[Any] = [
 def _page_message(data: bytes) -> None:
     with contextlib.suppress(m.MessageError):
         message = m.parse(data)
-        if not isinstance(message, (m.Hello, m.Visible, m.Ack, m.Lost)):
+        apart = (m.Hello, m.Visible, m.Ack, m.Lost, m.Draws, m.Taken)
+        if not isinstance(message, apart):
             m.event_of(message, ClickCounter(), 1.0)
         assert m.parse(m.encode(message)) == message
 

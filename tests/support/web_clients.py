@@ -22,7 +22,7 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from benchmarks.browser.websocket import Closed, WebSocket
-from splatview_viewer.core.events import Event, FileDrop
+from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.connection import PageConnection
 from splatview_viewer.web.server import WebServer
@@ -250,7 +250,7 @@ class Client:
         self.update_acks: list[int] = []
         """Numbers of the updates of the interface that were acknowledged."""
         self.update_number = 0
-        self._received: list[Event | m.Visible | m.Lost] = []
+        self._received: list[m.PageInput] = []
         self._waiting: deque[tuple[m.ServerMessage | bytes, ...]] = deque()
         connection.pictures = self  # type: ignore[assignment]  # in a Sender's place
 
@@ -312,7 +312,9 @@ class Client:
         """Return whether the page acknowledged the update that was sent last."""
         return self.update_number in self.update_acks
 
-    def acked(self, ack: m.Ack, now: float) -> None:
+    def acked(self, ack: m.Ack | m.Taken, now: float) -> None:
+        if isinstance(ack, m.Taken):
+            return
         acked_numbers = self.acks if ack.layer == "scene" else self.update_acks
         acked_numbers.append(ack.number)
 

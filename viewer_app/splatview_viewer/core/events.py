@@ -28,6 +28,8 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
+from splatview_viewer.core.handed import HandedPlace  # noqa: TC001
+
 Button = Literal["left", "right", "middle"]
 Mod = Literal["shift", "ctrl", "alt", "super"]
 Mods = frozenset[Mod]
@@ -188,6 +190,16 @@ class Screenshot(_Event, frozen=True, tag="screenshot"):
     """The user wants to keep what is shown, without the panel."""
 
 
+class Placed(_Event, frozen=True, tag="place"):
+    """A page that draws a scene by itself has moved its camera there."""
+
+    pane: Annotated[int, Meta(ge=0, le=2**53)]
+    """The number of a `Pane`."""
+    number: Annotated[int, Meta(ge=1, le=2**53)]
+    """Counts those of a page, of all panes."""
+    place: HandedPlace
+
+
 PageEvent = (
     PointerMove
     | PointerLeave
@@ -199,6 +211,7 @@ PageEvent = (
     | Text
     | Resize
     | Screenshot
+    | Placed
 )
 """The events that a page sends."""
 Event = PageEvent | Expose | Close | FileDrop

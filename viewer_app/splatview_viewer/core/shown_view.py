@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.handed import HandedPlace
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Section, Tab, Value, View, Wants
 
@@ -144,6 +145,12 @@ class ShownView:
         if not self._shared.has_value:
             return False
         return self._draws_again(partial(self.view.handle, event, rect))
+
+    def take_place(self, place: HandedPlace) -> bool:
+        """Take a camera from a screen, as `View.take_place`."""
+        if not self._shared.has_value:
+            return False
+        return self._draws_again(partial(self.view.take_place, place))
 
     def run(self, command: Command[Any]) -> None:
         """Run one of the view's commands; the picture is to be drawn again then."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.handed import HandedPlace
     from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.readings import Readings
@@ -350,6 +351,13 @@ class View(Generic[Data, State]):
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event over `rect`, where the picture was drawn."""
+        return False
+
+    def take_place(self, place: HandedPlace) -> bool:
+        """Look from where a screen that draws by itself has moved the camera.
+
+        Returns whether to draw the picture again.
+        """
         return False
 
     def covered(self, rect: Rect) -> Sequence[Rect]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.handed import HandedPlace
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import Color
@@ -125,6 +126,12 @@ class SceneViewBase(View[DataT, StateT]):
     def handle(self, event: Event, rect: Rect) -> bool:
         self.rig.rect = rect
         return self.tools.handle(event, rect)
+
+    def take_place(self, place: HandedPlace) -> bool:
+        if self.data.summary is None:
+            return False
+        self.rig.take_place(place)
+        return True
 
     def dropped(self, file: Path) -> bool:
         return self.path.storage.take_file(file)

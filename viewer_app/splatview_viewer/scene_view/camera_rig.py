@@ -13,6 +13,7 @@ from splatview_viewer.scene_view.camera_motion import CameraMotion
 from splatview_viewer.scene_view.up_axis import UpAxis
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.handed import HandedPlace
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.scene_view.protocol import SceneView
 
@@ -143,6 +144,17 @@ class CameraRig:
         if self._view.data.summary is not None:
             self.orbit.look_from(self.camera_of_scene(self.rect), self.orbit.target)
         self.put_place(exact_camera=None, seen_in=None)
+
+    def take_place(self, place: HandedPlace) -> None:
+        """Look from where the user's hand has moved the camera on another machine."""
+        self.motion.interrupt()
+        self.continue_from_here()
+        orbit = self.orbit
+        orbit.let_go()
+        orbit.rotation = np.array(place.rotation).reshape(3, 3)
+        orbit.target = np.array(place.target)
+        orbit.distance = place.distance
+        self.apply_orbit(by_hand=True)
 
     # -- the camera ----------------------------------------------------------------
 

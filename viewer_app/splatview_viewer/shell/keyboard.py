@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.shell.user import User
 
-_BEGINS = (ev.PointerPress, ev.Wheel, ev.Pinch, ev.Text, ev.FileDrop)
+_BEGINS = (
+    ev.PointerPress,
+    ev.Wheel,
+    ev.Pinch,
+    ev.Text,
+    ev.FileDrop,
+    ev.Placed,
+)
 """Events that begin something new, beside keys that go down."""
 
 

@@ -303,9 +303,18 @@ class User(UserActions):
                 self.do(self.drop, event.paths, event.done)
             case ev.Screenshot():
                 self.do(self.layout.active.keep_picture)
+            case ev.Placed():
+                self._take_place(event)
             case _:
                 return False
         return True
+
+    def _take_place(self, event: ev.Placed) -> None:
+        """Have a pane look from where the screen has moved its camera."""
+        for viewport in self.layout.visible_viewports:
+            if viewport.number == event.pane:
+                self.layout.activate(viewport)
+                viewport.take_place(event)
 
     def _offer_interface(self, event: Event, viewport: Viewport, now: float) -> bool:
         """Offer an event to the interface; return whether it is for that alone."""

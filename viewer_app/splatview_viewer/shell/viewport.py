@@ -82,6 +82,8 @@ class Viewport:
         """True while a drag that began in it lasts."""
         self.faults = Faults("viewport")
         """Faults of what one user sees and does here, which others do not see."""
+        self.placed_number = 0
+        """The number of the last place that the screen has moved the camera to."""
         self._told_fault = ""
         """The last reason why input failed that the user was told."""
         self._picture_to_keep: bool | None = None
@@ -222,6 +224,15 @@ class Viewport:
         if reason:
             self._tell_input_fault(reason)
         return has_changed
+
+    def take_place(self, event: ev.Placed) -> None:
+        """Look from where the screen has moved the camera by itself."""
+        self.placed_number = event.number
+        has_changed = self._attempt(
+            "input", lambda _, view: view.take_place(event.place), False
+        )
+        if has_changed:
+            self.user.mark()
 
     def commands(self) -> Sequence[Command[Any]]:
         """Return what the user can ask of what it shows; each is run with the view."""

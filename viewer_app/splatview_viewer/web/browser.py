@@ -249,6 +249,8 @@ class BrowserScreen:
                 event = None
                 if message.on:
                     event = Expose()
+            elif isinstance(message, m.Draws):
+                event = None
             elif isinstance(message, m.Lost):
                 self._sender.clear()
                 event = Expose()

@@ -16,6 +16,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
     FileDrop,
     Inbox,
+    Placed,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from splatview_viewer.core.events import Event
     from splatview_viewer.web.sender import Sender
 
 MAX_OFFERS = 8
@@ -48,7 +48,7 @@ class Closing(NamedTuple):
     reason: str
 
 
-class _PageInbox(Inbox["Event | m.Visible | m.Lost"]):
+class _PageInbox(Inbox[m.PageInput]):
     """Keeps what a page does, and of sizes and of moves without a button the newest.
 
     The moves of a drag are kept up to a limit, so that a lasso has its corners.
@@ -61,12 +61,12 @@ class _PageInbox(Inbox["Event | m.Visible | m.Lost"]):
         self._moves_left = 0
         """Moves of the drag that are still kept."""
 
-    def put(self, *items: Event | m.Visible | m.Lost) -> bool:
+    def put(self, *items: m.PageInput) -> bool:
         for item in items:
             self._note(item)
         return super().put(*items)
 
-    def _note(self, message: Event | m.Visible | m.Lost) -> None:
+    def _note(self, message: m.PageInput) -> None:
         """Follow the buttons and the drag."""
         match message:
             case PointerPress():
@@ -77,14 +77,14 @@ class _PageInbox(Inbox["Event | m.Visible | m.Lost"]):
             case PointerMove():
                 self._moves_left -= 1
 
-    def _replaces(
-        self, new: Event | m.Visible | m.Lost, last: Event | m.Visible | m.Lost
-    ) -> bool:
+    def _replaces(self, new: m.PageInput, last: m.PageInput) -> bool:
         """Return True if a message makes the one before it superfluous."""
         if type(new) is not type(last):
             return False
         if isinstance(new, PointerMove):
             return not self._buttons or self._moves_left <= 0
+        if isinstance(new, Placed) and isinstance(last, Placed):
+            return new.pane == last.pane
         return isinstance(new, Resize)
 
 
@@ -148,7 +148,7 @@ class PageConnection:
             self.offers.popitem(last=False)
         self.send(m.Offer(name, key, size))
 
-    def put(self, message: Event | m.Visible | m.Lost) -> bool:
+    def put(self, message: m.PageInput) -> bool:
         """Put in the inbox what the page did; return False when the connection is over.
 
         In the web thread.
@@ -249,7 +249,7 @@ class PageConnection:
             if isinstance(message, m.Hello):
                 self.close("a second hello", 1008)
                 return
-            if not isinstance(message, m.Ack):
+            if not isinstance(message, (m.Ack, m.Taken)):
                 self.put(message)
             elif self.pictures is not None:
                 self.pictures.acked(message, self._loop.time())

@@ -2,7 +2,13 @@
 
 A page shows two layers: pictures of panes, and the interface over them. The files of an
 `InterfaceUpdate` follow it in one binary message. The image of a `Picture` follows it
-in binary messages of a part each, between which an `InterfaceUpdate` may come.
+in binary messages of a part each, between which an `InterfaceUpdate` may come. So does
+the content of `Blocks`; a picture and blocks never come between each other's parts.
+
+A page that says `Draws` draws the Gaussians of panes by itself. For each pane it gets a
+`HandedScene` whenever the viewer's side of it changes, and the Gaussians in passes:
+`SceneBegin`, any number of `Blocks`, `SceneEnd`. It answers `Blocks` and `SceneEnd` by
+`Taken`, and sends the event `Placed` when its user has moved the camera.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
@@ -15,10 +21,12 @@ from unicodedata import category
 import msgspec
 
 from splatview_ipc.system.terminal import without_surrogates
+from splatview_viewer.blocks.layout import Part  # noqa: TC001
 from splatview_viewer.core import events
+from splatview_viewer.core.handed import HandedDrawing  # noqa: TC001
 from splatview_viewer.core.screen import Caption, Favour
 
-PAGE_PROTOCOL = 5
+PAGE_PROTOCOL = 6
 """Raised when page and viewer of two versions would misunderstand each other."""
 MAX_MESSAGE = 64 * 1024
 """Bytes; no message of a page is longer."""
@@ -76,7 +84,31 @@ class Lost(_Message, frozen=True):
     """The page lost what its layers showed: they are sent anew."""
 
 
-ClientMessage = Hello | Visible | Ack | Lost | events.PageEvent
+class Draws(_Message, frozen=True, kw_only=True):
+    """The page draws Gaussians by itself, or no longer. Said again, it begins anew."""
+
+    on: bool
+    reason: Annotated[str, msgspec.Meta(max_length=300)] = ""
+    """Why it does not, for users."""
+    max_gaussians: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] = 6_000_000
+    """That it can hold."""
+
+
+class Taken(_Message, frozen=True):
+    """All `Blocks` and `SceneEnd` up to a number are done with.
+
+    Blocks are once they are put, the end of a pass once the pass is drawn, or another
+    one has overtaken it.
+    """
+
+    number: _Number
+
+
+ClientMessage = Hello | Visible | Ack | Lost | Draws | Taken | events.PageEvent
+
+
+PageInput = Visible | Lost | Draws | events.Event
+"""What the thread that draws takes of a page."""
 
 
 class Welcome(_Message, frozen=True):
@@ -179,8 +211,68 @@ class Picture(_Message, frozen=True, kw_only=True):
         return self.box[2], self.box[3]
 
 
+class HandedScene(_Message, frozen=True, kw_only=True):
+    """What a page draws in a pane by itself, or why it gets pictures of it."""
+
+    pane: int
+    drawing: HandedDrawing | None = None
+    """None: the pane is part of pictures."""
+    reason: str = ""
+    """Why it is, for users."""
+
+
+class SceneBegin(_Message, frozen=True, kw_only=True):
+    """A pass begins: Gaussians of a pane, all in one form."""
+
+    pane: int
+    pass_number: _Number = msgspec.field(name="pass")
+    """Counts the passes of a page."""
+    version: int
+    """The same for all passes of one version of a scene, and for no other."""
+    refines: bool
+    """True: its blocks replace those of `version`, which the page draws. False: they are
+    those of a version that is to be drawn once all have come."""
+    count: int
+    """Gaussians of the pass: the most important ones, if they are fewer than `total`."""
+    total: int
+    """Gaussians of the version."""
+    form: Literal["quick", "exact"]
+    has_harmonics: bool
+    sh_degree: int
+    sh_stored: int
+    """Coefficients beyond degree 0 that the version has, and a later pass may bring."""
+    origin: tuple[float, float, float]
+    antialiased: bool
+    bytes: int
+    """Of all `Blocks` of the pass."""
+
+
+class Blocks(_Message, frozen=True, kw_only=True):
+    """One part of some blocks, one after the other, in the binary messages that follow."""
+
+    pane: int
+    pass_number: _Number = msgspec.field(name="pass")
+    number: _Number
+    """Counts `Blocks` and `SceneEnd` together."""
+    part: Part
+    first: int
+    count: int
+    bytes: int
+    """Of all binary messages."""
+
+
+class SceneEnd(_Message, frozen=True, kw_only=True):
+    """A pass has come as a whole, or `is_whole` is False and it ends as it is."""
+
+    pane: int
+    pass_number: _Number = msgspec.field(name="pass")
+    number: _Number
+    is_whole: bool = True
+
+
 Drawing = PageLayout | InterfaceUpdate | Picture
-ServerMessage = Welcome | Caption | Clipboard | Offer | Ask | Drawing
+SceneMessage = HandedScene | SceneBegin | Blocks | SceneEnd
+ServerMessage = Welcome | Caption | Clipboard | Offer | Ask | Drawing | SceneMessage
 
 
 _encoder = msgspec.json.Encoder()

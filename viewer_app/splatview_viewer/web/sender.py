@@ -30,6 +30,7 @@ from splatview_viewer.web.messages import (
     PaneBox,
     Picture,
     ServerMessage,
+    Taken,
 )
 from splatview_viewer.web.pacing import IN_FLIGHT, REST_S, RESTING, Level, Pacer
 
@@ -194,8 +195,10 @@ class Sender:
 
     # -- in the web thread -------------------------------------------------------------
 
-    def acked(self, ack: Ack, now: float) -> None:
+    def acked(self, ack: Ack | Taken, now: float) -> None:
         """Note that an update is on the page."""
+        if isinstance(ack, Taken):
+            return
         if ack.latency is not None:
             self._latencies.append(ack.latency)
         if ack.layer == "interface":

@@ -19,7 +19,7 @@ import {makeTouch} from "./touch.js";
  *   | ({t: "picture"} & Picture)} Answer  What the viewer says.
  */
 
-const PROTOCOL = 5;
+const PROTOCOL = 6;
 const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
