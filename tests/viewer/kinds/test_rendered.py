@@ -373,6 +373,17 @@ def test_exact_picture_is_never_of_another_camera(
     copy.release("closed")
 
 
+def test_exact_picture_of_what_is_on_the_screen_is_not_drawn_again(
+    view: Any, screen: OffscreenScreen
+) -> None:
+    assert view.view.awaits_picture(RECT)
+    view_pixels(view, screen, RECT)
+    assert not view.view.awaits_picture(RECT)
+    assert not view.view.awaits_picture(RECT)
+    view.update(scene_frame(1))
+    assert view.view.awaits_picture(RECT)
+
+
 def test_film_waits_for_its_pictures(
     view: Any, screen: OffscreenScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,7 +129,12 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
         request = inbox.request
         if request is None or request.camera != camera:
             inbox.fault_text = ""
-            inbox.want(PictureRequest(camera, self.data.loads), self.data.now)
+            wanted = PictureRequest(camera, self.data.loads)
+            inbox.want(wanted, self.data.now)
+            seen = self._inbox.picture
+            if seen is not None and seen.answers(wanted):
+                # The function need not draw once more what is on the screen.
+                inbox.put(seen)
             self.host.wake()
         if inbox.is_waiting:
             return True
