@@ -20,11 +20,11 @@ steps = parser.parse_args().steps
 device = choose_device("auto")
 torch.manual_seed(0)
 network = torch.nn.Sequential(
-    torch.nn.Linear(3, 64),
+    torch.nn.Linear(3, 32),
     torch.nn.SiLU(),
-    torch.nn.Linear(64, 64),
+    torch.nn.Linear(32, 32),
     torch.nn.SiLU(),
-    torch.nn.Linear(64, 3),
+    torch.nn.Linear(32, 3),
     torch.nn.Sigmoid(),
 ).to(device)
 BLUE = torch.tensor([0.2, 0.4, 0.8], device=device)
@@ -61,11 +61,11 @@ def render_fn(
     return network(rays).cpu().numpy()
 
 
-splatview.renderer("sky")(nerfview.adapt(render_fn))
+splatview.renderer("sky", budget=0.2)(nerfview.adapt(render_fn))
 
-optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
+optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
 for step in range(steps):
-    samples = torch.randn(4096, 3, device=device)
+    samples = torch.randn(1024, 3, device=device)
     directions = torch.nn.functional.normalize(samples, dim=1)
     loss = (network(directions) - sky(directions)).square().mean()
     optimizer.zero_grad()

@@ -33,8 +33,8 @@ TARGET = ROOT / "docs" / "pictures" / "examples"
 SIZE = (1040, 640)
 _TURNS_BEFORE_PICTURE = 150
 """Turns of the viewer in which an example goes on before its picture is taken."""
-_TURNS_OF_LATE_STARTERS = {"two_runs": 500}
-"""Of examples of which a process starts late."""
+_TURNS_OF_LATE_ONES = {"render_nerf": 500, "render_nerfview": 800, "two_runs": 500}
+"""Of examples of which a process starts late, or that learn slowly."""
 PICTURED_STREAMS = {
     "memory": "memory",
     "scalars": "scalars",
@@ -76,7 +76,7 @@ def take(name: str) -> None:
             name,
             viewer,
             patch,
-            _TURNS_OF_LATE_STARTERS.get(name, _TURNS_BEFORE_PICTURE),
+            _TURNS_OF_LATE_ONES.get(name, _TURNS_BEFORE_PICTURE),
         )
         settle(viewer)
         picture = Image.fromarray(viewer.screen.pixels()[..., :3].copy())
