@@ -290,7 +290,7 @@ class Still:
         if fault_text is None:
             raise LateError(
                 f"{self._command}: no picture came within {self._picture_s:g} s; is the "
-                "training under way, and not paused?"
+                "training under way and not paused, and does the function return?"
             )
         if fault_text:
             raise ViewerError(
