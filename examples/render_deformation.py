@@ -29,8 +29,11 @@ for step in range(steps):
     x, y, z = means.unbind(1)
     sine = math.sin(time)
     cosine = math.cos(time)
-    target = torch.stack([cosine * x + sine * z, y, cosine * z - sine * x], dim=1)
-    loss = (scene.at(time)["means"] - target).square().mean()
+    turned_x = cosine * x + sine * z
+    turned_z = cosine * z - sine * x
+    target = torch.stack([turned_x, y, turned_z], dim=1)
+    error = scene.at(time)["means"] - target
+    loss = error.square().mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -17,8 +17,9 @@ parser.add_argument("--steps", type=int, default=20_000, help="steps of the trai
 # A grid of corners on a sphere, two triangles for each of its cells.
 down = torch.linspace(0, math.pi, 17)[:, None]
 around = torch.arange(32) * math.tau / 32
-x = down.sin() * around.cos()
-z = down.sin() * around.sin()
+from_axis = down.sin()
+x = from_axis * around.cos()
+z = from_axis * around.sin()
 y = down.cos().expand_as(x)
 vertices = torch.stack([x, y, z], -1).view(-1, 3).requires_grad_()
 bumps = torch.sin(5 * around) * torch.sin(6 * down)
@@ -40,9 +41,13 @@ def picture(camera):
     pixels = points @ camera.K.T / points[:, 2:]
     corners = pixels[triangles]  # 3 corners of x, y, 1
     to_weights, _ = torch.linalg.inv_ex(corners)
-    low = corners[..., :2].amin(1).long().clamp_min(0)
-    high = corners[..., :2].amax(1).ceil().long().minimum(torch.tensor(size[::-1]))
-    is_ahead = (points[triangles, 2] > camera.near).all(1)
+    on_screen = corners[..., :2]
+    low = on_screen.amin(1).long().clamp_min(0)
+    high = on_screen.amax(1).ceil().long()
+    high[:, 0].clamp_max_(camera.width)
+    high[:, 1].clamp_max_(camera.height)
+    depths = points[triangles, 2]
+    is_ahead = (depths > camera.near).all(1)
     is_seen = is_ahead & (low < high).all(1)
     for i in is_seen.nonzero().flatten().tolist():
         x0, y0 = low[i].tolist()
@@ -51,12 +56,14 @@ def picture(camera):
         columns = torch.arange(x0, x1) + 0.5
         grid = torch.broadcast_tensors(columns, rows, torch.ones(()))
         pixels = torch.stack(grid, -1)
-        weights = pixels @ to_weights[i] / points[triangles[i], 2]
+        weights = pixels @ to_weights[i] / depths[i]
         z = 1 / weights.sum(-1)
-        position = weights @ vertices[triangles[i]] * z[..., None]
+        corner_positions = vertices[triangles[i]]
+        position = weights @ corner_positions * z[..., None]
         color = 0.5 + 0.35 * position
         box = slice(y0, y1), slice(x0, x1)
-        is_nearest = (weights >= 0).all(-1) & (z < depth[box])
+        is_inside = (weights >= 0).all(-1)
+        is_nearest = is_inside & (z < depth[box])
         depth[box][is_nearest] = z[is_nearest]
         rgb[box][is_nearest] = color[is_nearest]
     return rgb, depth, depth.isfinite().float()
@@ -64,7 +71,9 @@ def picture(camera):
 
 optimizer = torch.optim.Adam([vertices], lr=1e-3)
 for _ in range(parser.parse_args().steps):
+    error = vertices.norm(dim=1) - radius
+    loss = error.square().mean()
     optimizer.zero_grad()
-    (vertices.norm(dim=1) - radius).square().mean().backward()
+    loss.backward()
     optimizer.step()
     splatview.draw()

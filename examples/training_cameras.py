@@ -26,7 +26,13 @@ HEIGHT = 240
 
 def cameras_around_ball() -> list[DatasetView]:
     """Return cameras in a ring."""
-    K = torch.tensor([[300.0, 0, WIDTH / 2], [0, 300, HEIGHT / 2], [0, 0, 1]])
+    K = torch.tensor(
+        [
+            [300.0, 0, WIDTH / 2],
+            [0, 300, HEIGHT / 2],
+            [0, 0, 1],
+        ]
+    )
     cameras = []
     for i in range(COUNT):
         azimuth = 2 * math.pi * i / COUNT
@@ -37,8 +43,10 @@ def cameras_around_ball() -> list[DatasetView]:
 
 def color_of(normals: torch.Tensor) -> torch.Tensor:
     """Return the RGB in [0, 1] of the ball's surface."""
-    stripes = 0.5 + 0.5 * torch.sin(9 * normals[..., 1:2])
-    return (0.5 + 0.45 * normals) * (0.55 + 0.45 * stripes)
+    colors = 0.5 + 0.45 * normals
+    stripes = torch.sin(9 * normals[..., 1:2])
+    light = 0.775 + 0.225 * stripes
+    return colors * light
 
 
 def photograph(camera: DatasetView) -> torch.Tensor:

@@ -33,7 +33,8 @@ class Nerf(torch.nn.Module):
         features = look_up(self.grid, points, "bilinear")
         decoded = self.decoder(features.T)
         colors = decoded[:, :3].sigmoid()
-        densities = functional.softplus(10 * decoded[:, 3] - 5)
+        scaled = 10 * decoded[:, 3] - 5
+        densities = functional.softplus(scaled)
         return colors, densities
 
     def filled_cells(self) -> torch.Tensor:
