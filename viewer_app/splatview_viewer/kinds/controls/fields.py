@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MAX_DRAGGED = 1e7
 """Numbers above it are typed only: a drag has 7 digits."""
+_SLIDER_DIGITS = 3
+"""Digits that a slider has behind the first one of its range."""
 _MAX_BOUND = 1e30
 """The greatest bound of a slider."""
 _NO_BOUND = 3e38
@@ -82,6 +84,9 @@ def _draw_slider(field: Field) -> Value:
         _format_of(field.value),
         step=_least_step(control),
     )
+    if new != field.value and imgui.is_item_active() and high > low:
+        # A drag ends at short numbers.
+        new = round(new, _SLIDER_DIGITS - math.floor(math.log10(high - low)))
     return _as_edited(control, field.value, new)
 
 
@@ -146,7 +151,7 @@ def _draw_numbers(
     field: Field, values: Sequence[float], starts: Sequence[float]
 ) -> Sequence[float]:
     """Draw fields for numbers in what is left of a row; return them after this frame."""
-    fmt = _format_of(values[0])
+    fmt = _format_of(values[0], 7 if len(values) == 1 else 5)
     name = f"{field.label}.{field.numbers.start or 0}"
     imgui.begin_group()
     if max(map(abs, values)) > _MAX_DRAGGED:
@@ -187,10 +192,10 @@ def _limits_of(control: Control) -> tuple[float, float]:
     return max(low, -_NO_BOUND), min(high, _NO_BOUND)
 
 
-def _format_of(number: float) -> str:
+def _format_of(number: float, digits: int = 5) -> str:
     if isinstance(number, int):
         return "%.0f"
-    return "%.5g"
+    return f"%.{digits}g"
 
 
 def _as_edited(control: Control, old: float, new: float) -> float:
@@ -249,5 +254,5 @@ def _value_text(field: Field) -> str:
         case "vector":
             return ", ".join(f"{number:.5g}" for number in value[field.numbers])
         case "slider" | "number":
-            return _format_of(value) % value
+            return _format_of(value, 7) % value
     return printable(value)
