@@ -64,7 +64,8 @@ def draw_color(label: str, tip: str, value: Color) -> Color:
 
 def hex_digits(value: Color) -> str:
     """Return a colour's name as pages and drawing programs have it: "#0E0F11"."""
-    return "#" + "".join(f"{round(255 * channel):02X}" for channel in value)
+    # Halves are rounded up, as the board to choose a colour does.
+    return "#" + "".join(f"{int(255 * channel + 0.5):02X}" for channel in value)
 
 
 def draw_swatch(draw: imgui.ImDrawList, low: ImVec2, value: Color, side: float) -> None:

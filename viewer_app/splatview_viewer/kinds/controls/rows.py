@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from splatview_ipc.kinds.controls import Control
 
+_MAX_DEPTH = 16
+"""Folders within each other; what lies deeper is in the last of them."""
 _IN_A_ROW = 4
 """Numbers of a vector beside each other at most."""
 
@@ -40,7 +42,8 @@ Row = FolderRow | ControlRow
 
 def folder_path(control: Control) -> str:
     """Return the path of the folder that a control is in; "" for none."""
-    return "/".join(filter(None, control.folder.split("/")))
+    names = [name for name in control.folder.split("/") if name]
+    return "/".join(names[:_MAX_DEPTH])
 
 
 def parents_of(path: str) -> list[str]:
