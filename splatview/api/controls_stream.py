@@ -51,6 +51,12 @@ class ControlsStream:
         """
         self._registry = registry
         self._now = publisher.now
+        other_stream = publisher.streams.get(NAME)
+        if other_stream is not None and other_stream.kind != "controls":
+            raise ValueError(
+                f"this script publishes {other_stream.kind} under the name {NAME!r}, which "
+                "its controls need; publish that under another name"
+            )
         self._stream = publisher.stream(NAME, "controls")
         self._stream.describe(_LAYOUT, copy=True)
         self._published: dict[str, Control] = {}

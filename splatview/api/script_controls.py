@@ -24,6 +24,8 @@ from splatview.rendering.control_values import NO_CONTROLS, ControlValues
 from splatview_ipc.kinds.controls import MAX_BYTES, MAX_CONTROLS, Control
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from splatview.api.remembered_values import RememberedValues
     from splatview_ipc.kinds.controls import Value
 
@@ -84,6 +86,11 @@ class ScriptControl(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{self.declaration.form} {self.name!r}: {self._value!r}>"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return this control: the copy of a model that holds it follows viewers too."""
+        del memo
+        return self
 
     def current(self) -> Control:
         """Return the declaration with the present value."""

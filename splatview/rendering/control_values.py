@@ -59,6 +59,9 @@ class ControlValues(Mapping[str, Any]):
             "what splatview.controls returned to the script"
         )
 
+    def __reduce__(self) -> tuple[type[ControlValues], tuple[dict[str, Any]]]:
+        return ControlValues, (dict(self._values),)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

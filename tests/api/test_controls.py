@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -200,6 +201,7 @@ def test_declared_again_it_is_the_same() -> None:
     time.value = 0.5
     assert controls.slider("time", 0.0, 1.0, value=0.25) is time
     assert time.value == 0.5
+    assert copy.deepcopy({"time": time})["time"] is time
     with pytest.raises(ValueError, match="another name") as caught:
         controls.slider("time", 0.0, 2.0)
     text = str(caught.value)
@@ -260,6 +262,13 @@ def test_mistakes_in_values_are_raised(
     with pytest.raises((TypeError, ValueError), match=message):
         control.value = value
     assert control.value == start
+
+
+def test_name_of_the_stream_is_needed_for_the_controls() -> None:
+    splatview.publish(torch.zeros(2, 2), "controls")
+    with pytest.raises(ValueError, match="publishes image under the name 'controls'"):
+        controls.checkbox("a")
+    assert not script_controls.registry.controls
 
 
 def test_ten_thousand_controls_and_no_more(panel: Panel) -> None:
@@ -361,6 +370,7 @@ def test_values_are_read_by_attribute_and_by_name() -> None:
     assert values["Time of day"] == 7
     assert values["values"] == 1
     assert dict(values) == {"time": 0.5, "Time of day": 7, "values": 1}
+    assert copy.deepcopy(values) == values
     with pytest.raises(AttributeError, match="no control 'tme'; the script has 'time'"):
         _ = values.tme
     with pytest.raises(KeyError, match="the script has 'time', 'Time of day'"):
