@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_ipc.system.terminal import printable
@@ -42,7 +43,12 @@ Row = FolderRow | ControlRow
 
 def folder_path(control: Control) -> str:
     """Return the path of the folder that a control is in; "" for none."""
-    names = [name for name in control.folder.split("/") if name]
+    return _path_of(control.folder)
+
+
+@lru_cache(16_384)
+def _path_of(folder: str) -> str:
+    names = [name for name in folder.split("/") if name]
     return "/".join(names[:_MAX_DEPTH])
 
 
@@ -64,12 +70,8 @@ def rows_of(controls: Sequence[Control], closed: Collection[str]) -> list[Row]:
     members: dict[str, list[int | str]] = {"": []}
     for index, control in enumerate(controls):
         path = folder_path(control)
-        parent = ""
-        for folder in parents_of(path):
-            if folder not in members:
-                members[folder] = []
-                members[parent].append(folder)
-            parent = folder
+        if path not in members:
+            _add_folders(members, path)
         members[path].append(index)
     rows: list[Row] = []
     waiting: list[int | str] = list(reversed(members[""]))
@@ -83,6 +85,16 @@ def rows_of(controls: Sequence[Control], closed: Collection[str]) -> list[Row]:
         if member not in closed:
             waiting += reversed(members[member])
     return rows
+
+
+def _add_folders(members: dict[str, list[int | str]], path: str) -> None:
+    """Add a folder, and those around it, to what is in each folder."""
+    parent = ""
+    for folder in parents_of(path):
+        if folder not in members:
+            members[folder] = []
+            members[parent].append(folder)
+        parent = folder
 
 
 def _rows_of_control(control: Control, index: int) -> list[ControlRow]:
