@@ -73,11 +73,17 @@ def test_viewer_draws_every_stream_of_an_example(
         wait_until(has_all_streams)
     for stream in streams:
         out = tmp_path / f"{stream}.png"
-        shot = programs.splatview("shot", out, "--stream", stream, "--run", process.pid)
-        _, err = shot.end()
-        assert shot.returncode == 0, err
-        pixels = np.asarray(Image.open(out).convert("RGB"), int)
-        assert color_count(pixels) > MIN_COLORS
+        command = ("shot", out, "--stream", stream, "--run", process.pid)
+
+        def has_colors(command: tuple[object, ...] = command, out: Path = out) -> bool:
+            shot = programs.splatview(*command)
+            _, err = shot.end()
+            assert shot.returncode == 0, err
+            pixels = np.asarray(Image.open(out).convert("RGB"), int)
+            return color_count(pixels) > MIN_COLORS
+
+        # What a network draws is grey before it has learned anything.
+        wait_until(has_colors, f"a picture of {stream} has colours")
 
 
 @pytest.mark.parametrize("name", WINDOWS)
