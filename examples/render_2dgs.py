@@ -64,7 +64,7 @@ def picture(camera, controls):
     return rgb, colors_depth[..., 3], alpha
 
 
-optimizer = torch.optim.Adam(discs.parameters(), lr=0.005)
+optimizer = torch.optim.Adam(discs.parameters(), lr=0.01)
 for step in range(steps):
     view = views[step % len(views)]
     colors_depth, _, _ = render(view)

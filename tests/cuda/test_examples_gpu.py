@@ -33,7 +33,7 @@ def test_2d_gaussians_are_drawn_as_they_were_learned(
         script["picture"], (camera,), script_controls.registry.values()
     )
     difference = (picture.color / 255 - view.image).abs().mean()
-    assert difference < 0.3 * view.image.mean()
+    assert difference < 0.5 * view.image.mean()
     assert picture.depth is not None
     seen = picture.depth[view.image.sum(-1) > 0]
     torch.testing.assert_close(seen.median().item(), 2.7, atol=0.3, rtol=0.0)
