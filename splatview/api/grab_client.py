@@ -221,7 +221,9 @@ class GrabClient:
         poller = select.poll()
         poller.register(descriptor, event)
         # The picture may be of a scene that a function of this script draws.
-        period_s = DRAW_PERIOD_S if draws_here() else math.inf
+        period_s = math.inf
+        if draws_here():
+            period_s = DRAW_PERIOD_S
         seconds_left = max(0.0, self._deadline - time.monotonic())
         while not poller.poll(min(seconds_left, period_s) * 1e3):
             seconds_left = self._deadline - time.monotonic()

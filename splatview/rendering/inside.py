@@ -174,7 +174,9 @@ class InsideRenderer:
             return due
         is_waiting = not self._is_busy and bool(self._requests)
         is_idle = not self._is_busy and not self._requests
-        refresh_at = self._budget.next_at if is_idle else math.inf
+        refresh_at = math.inf
+        if is_idle:
+            refresh_at = self._budget.next_at
         return min(due, self._scene.follow_script(now, is_waiting, refresh_at))
 
     def _turn_answers(self, now: float) -> float:

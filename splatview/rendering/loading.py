@@ -66,7 +66,9 @@ def _is_unguarded_script(module: str) -> bool:
     if not file:
         return False
     spec = getattr(script, "__spec__", None)
-    script_name = Path(file).stem if spec is None else spec.name
+    script_name = Path(file).stem
+    if spec is not None:
+        script_name = spec.name
     if module != script_name:
         return False
     try:
