@@ -1,4 +1,4 @@
-"""What a page that draws by itself gets next, on lines of all paces."""
+"""Passes that a page which draws by itself gets, on lines of all paces."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_newest_version_is_at_most_three_seconds_old() -> None:
     plan = plan_at(MBIT_20)
     plan.next_pass(MILLION)
     for number in range(2, 20):
-        newest = MILLION._replace(number=number)
+        newest = SceneFacts(number, 1_000_000, 15)
         sent = plan.next_pass(newest)
         assert sent is not None
         assert sent.number == number
