@@ -1,6 +1,6 @@
 """The command line `splatview`: answer a command, or become the viewer program.
 
-The viewer answers `serve`, `shot`, `video` and `memory`. It is started as a program,
+The viewer answers `serve`, `shot`, `video`, `export` and `memory`. It is started as a program,
 never imported: nothing that draws can come near a training script.
 """
 
@@ -19,6 +19,9 @@ _GROUPS = {
         "shot": "draw one stream or file into a picture, without screen or viewer",
         "video": "film a scene along a camera path, into an mp4 or PNGs",
     },
+    "Hand scenes on": {
+        "export": "write a scene for other programs: ply, compressed ply, spz",
+    },
     "See where GPU memory goes": {
         "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
     },
@@ -34,7 +37,7 @@ _GROUPS = {
 SUMMARIES = dict(chain.from_iterable(group.items() for group in _GROUPS.values()))
 """A line of help for each command."""
 _OPTIONS = ("--help", "--version")
-_VIEWER_COMMANDS = ("serve", "shot", "video", "memory")
+_VIEWER_COMMANDS = ("serve", "shot", "video", "export", "memory")
 _WATCHED_COMMANDS = ("demo", "camera")
 """Commands of our own that start a viewer."""
 _MODULES = {

@@ -64,7 +64,7 @@ print(doctor.CHECKS["opengl"]().detail)
 """Arguments: the modules that are not there, commands of the trainer's side that start
 a viewer, and commands of the viewer."""
 VIEWING = ("demo", "camera")
-VIEWER_COMMANDS = ("serve", "shot", "video", "memory", "grab", "window")
+VIEWER_COMMANDS = ("serve", "shot", "video", "export", "memory", "grab", "window")
 
 
 def test_trainer_needs_only_the_packages_that_its_page_names(

@@ -52,7 +52,7 @@ def run(args: list[str]) -> tuple[int, str]:
     err = io.StringIO()
     with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
         try:
-            if args[0] in ("serve", "shot", "video", "memory"):
+            if args[0] in ("serve", "shot", "video", "export", "memory"):
                 from splatview_viewer.__main__ import main
             else:
                 from splatview.cli.main import main

@@ -1,4 +1,4 @@
-"""Run the commands `splatview serve`, `shot` and `memory`.
+"""Run the commands `splatview serve`, `shot`, `video`, `export` and `memory`.
 
 `python -m splatview_viewer` also runs the programs that `splatview` starts for itself
 (`_PROGRAMS`), which are not typed.

@@ -278,6 +278,7 @@ def write_ply(
     up: tuple[float, float, float] | None = None,
     keep: torch.Tensor | None = None,
     progress: Progress = silent,
+    numbered: bool = True,
 ) -> tuple[Path, int]:
     """Write an activated scene on the CPU, or some of its Gaussians, as a PLY.
 
@@ -285,12 +286,13 @@ def write_ply(
 
     Args:
         scene: activated; Gaussians of opacity 0 are left out, since they are invisible.
-        path: the file to write; if it exists, a number is appended.
+        path: the file to write.
         antialiased: True for a scene that was trained so, noted in a comment that other
             programs know.
         up: the direction upward, noted in a comment; None if it is not known.
         keep: (N,) bool, which Gaussians to write; None for all of them.
         progress: called with how far it is.
+        numbered: replace nothing: if the file exists, a number is appended.
 
     Returns:
         The path of the file, and how many Gaussians are in it.
@@ -307,7 +309,7 @@ def write_ply(
         raise FileError("PLY: none of the Gaussians is left to be written")
     header = _header_text(scene, count, antialiased=antialiased, up=up)
     try:
-        with output_file(path, numbered=True) as out:
+        with output_file(path, numbered=numbered) as out:
             out.file.write(header.encode())
             for start in range(0, count, _ROWS):
                 end = min(start + _ROWS, count)
