@@ -26,6 +26,7 @@ from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.connection import PageConnection
 from splatview_viewer.web.server import WebServer
+from support.scene_pages import PageScenes
 from support.wait import PATIENCE_S, clock, wait_until
 
 T = TypeVar("T")
@@ -63,10 +64,10 @@ _decoder = msgspec.json.Decoder(m.ServerMessage)
 
 
 @dataclass(slots=True)
-class _ComingPicture:
-    """A picture that is on its way."""
+class _Coming:
+    """A picture, or blocks of a scene, on its way."""
 
-    picture: m.Picture
+    message: m.Picture | m.Blocks
     announced_at: float
     data: bytes = b""
     """What has come of it."""
@@ -97,7 +98,9 @@ class Page:
         self._updates: queue.SimpleQueue[Update] = queue.SimpleQueue()
         self.layouts: dict[int, m.PageLayout] = {}
         """All layouts that have come, by number."""
-        self._coming: _ComingPicture | None = None
+        self.scenes = PageScenes(self.send)
+        """What it draws by itself, once it says so."""
+        self._coming: _Coming | None = None
         self._socket: WebSocket | None = None
         self._thread = threading.Thread(target=self._read, name="page", daemon=True)
 
@@ -199,8 +202,11 @@ class Page:
             self.read_part(data)
             return
         answer = _decoder.decode(data)
-        if isinstance(answer, m.Picture):
-            self._coming = _ComingPicture(answer, clock())
+        if isinstance(answer, (m.Picture, m.Blocks)):
+            assert self._coming is None
+            self._coming = _Coming(answer, clock())
+        elif isinstance(answer, m.SceneMessage):
+            self.scenes.take(answer)
         elif isinstance(answer, m.InterfaceUpdate):
             files = connection.receive()[1] if answer.sizes else b""
             assert len(files) == sum(answer.sizes)
@@ -213,15 +219,18 @@ class Page:
             self._messages.put(answer)
 
     def read_part(self, data: bytes) -> None:
-        """Take a part of the picture that is on its way."""
+        """Take a part of the picture or of the blocks that are on their way."""
         coming = self._coming
         assert coming is not None
-        picture = coming.picture
+        picture = coming.message
         coming.data += data
         assert len(coming.data) <= picture.bytes
         if len(coming.data) < picture.bytes:
             return
         self._coming = None
+        if isinstance(picture, m.Blocks):
+            self.scenes.take(picture, coming.data)
+            return
         self._pictures.put(Image(**msgspec.structs.asdict(picture), data=coming.data))
         if self.acks:
             self.send(m.Ack(picture.number, (clock() - coming.announced_at) * 1e3))
@@ -302,6 +311,10 @@ class Client:
         )
         data = [b"".join(file for _, file in parts)] if parts else []
         self.put(self.layout, message, *data)
+
+    def end(self) -> None:
+        """Take no message any more."""
+        self._waiting.clear()
 
     async def next(self) -> tuple[m.ServerMessage | bytes, ...] | None:
         if not self._waiting:

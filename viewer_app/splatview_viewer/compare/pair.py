@@ -17,6 +17,7 @@ from splatview_viewer.core.events import (
     PointerPress,
     PointerRelease,
 )
+from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.screen import Rect, clear_rect
@@ -171,6 +172,9 @@ class PairView(View[PairSource, PairState]):
         for view, side_state in zip(self._both(), state.place.sides, strict=True):
             if view is not None and side_state is not None:
                 view.view.restore(side_state)
+
+    def hand_on(self, rect: Rect) -> HandedOn:
+        return HandedOn(reason="Two scenes are compared in one picture.")
 
     # -- the two views -----------------------------------------------------------------
 

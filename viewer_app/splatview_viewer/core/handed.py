@@ -5,7 +5,7 @@ A page gets them as they are, and sends places back.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -108,7 +108,9 @@ class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
 class HandedOn(NamedTuple):
     """What a view hands on of its picture."""
 
-    drawing: HandedDrawing | None
+    drawing: HandedDrawing | None = None
     """None: the view draws the picture itself."""
+    versions: Any = None
+    """The packed versions of its scene (`blocks.versions.PackedVersions`)."""
     reason: str = ""
-    """Why it does, for users."""
+    """Why the view draws, for users."""

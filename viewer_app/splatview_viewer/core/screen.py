@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.handed import HandedOn
     from splatview_viewer.core.settings import Color
 
 MIN_SIZE = 16
@@ -244,6 +245,24 @@ class PictureIntake(Protocol):
         ...
 
 
+class HandedPane(NamedTuple):
+    """A pane, and what its view hands on."""
+
+    number: int
+    handed: HandedOn
+
+
+class SceneIntake(Protocol):
+    """The way in for scenes that a screen draws by itself."""
+
+    def put(self, panes: Sequence[HandedPane]) -> None:
+        """Have the screen draw these panes, as far as they are handed on, and no others.
+
+        It goes on until the next call. Cheap where nothing has changed.
+        """
+        ...
+
+
 class Screen(Protocol):
     """A window, a browser's page, or a picture that is drawn for a program."""
 
@@ -275,6 +294,11 @@ class Screen(Protocol):
     @property
     def device_pictures(self) -> PictureIntake | None:
         """The way in for pictures that CUDA drew; None: the framebuffer alone is shown."""
+        ...
+
+    @property
+    def scenes(self) -> SceneIntake | None:
+        """The way in for scenes that it draws by itself; None while it draws none."""
         ...
 
     @property

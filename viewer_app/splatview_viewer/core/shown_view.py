@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.core.screen import clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, PlacedState
@@ -127,6 +128,13 @@ class ShownView:
             return None
         self.rect = rect
         return self.view.draw_on_device(rect, gpu)
+
+    def hand_on(self, rect: Rect) -> HandedOn:
+        """Have a screen draw the view by itself, as `View.hand_on`."""
+        if not self._shared.has_value:
+            return HandedOn()
+        self.rect = rect
+        return self.view.hand_on(rect)
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         if not self._shared.has_value:

@@ -22,6 +22,7 @@ from typing import (
 
 from splatview_ipc.control.frame import StreamFrame
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.core.host import Host
 
 if TYPE_CHECKING:
@@ -304,6 +305,14 @@ class View(Generic[Data, State]):
             `draw`, called next, does.
         """
         return None
+
+    def hand_on(self, rect: Rect) -> HandedOn:
+        """Return what a screen needs to draw, by itself, what `draw` would draw.
+
+        Where that is possible nothing is drawn until the next call, which follows
+        whenever something may have changed.
+        """
+        return HandedOn()
 
     def awaits_picture(self, rect: Rect) -> bool:
         """Request the exact picture of the present state, from a program that draws it.

@@ -119,6 +119,7 @@ class OffscreenScreen:
         self.desktop = LocalDesktop()
         self.interface = None
         self.device_pictures = OffscreenPictures()
+        self.scenes = None
         self._egl_context: int | None = current_context()
         """None once it was released."""
         self._scale = scale

@@ -132,6 +132,7 @@ class WindowScreen:
         self._window: Any = None
         self.interface = None
         self.device_pictures = None
+        self.scenes = None
         let_go()
         self._open(width, height, visible)
         glfw.make_context_current(self._window)

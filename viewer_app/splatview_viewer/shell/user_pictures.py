@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview_viewer.core.screen import Pane, clear_rect
+from splatview_viewer.core.screen import HandedPane, Pane, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.shell.kept_interface import KEPT_S
 from splatview_viewer.shell.runs import listed_key
@@ -47,6 +47,8 @@ class UserPictures:
         self._user = user
         self._gpu_work = gpu_work
         self._drew_pictures = False
+        self._handed_panes: set[int] = set()
+        """The numbers of the panes that the screen draws by itself."""
         self._seen_cameras = SeenCameras()
         self._refresh_at = math.inf
         """When what is written over pictures is drawn again, by what they show."""
@@ -123,6 +125,14 @@ class UserPictures:
             self._draw_pictures(now)
             schedule.pictures_s = time.perf_counter() - started_at
             self._refresh_at = now + TOGETHER
+            self._drew_pictures = bool(self._drawn_viewports)
+        elif self._handed_panes:
+            # What lies over the pictures may be elsewhere.
+            self._hand_on()
+        if may_draw and not self._drew_pictures:
+            # The interface is all that there is to show of it.
+            schedule.interface_answers |= schedule.pictures_answer
+            schedule.pictures_answer = False
 
     def _draw_pictures(self, now: float) -> bool:
         """Draw the pictures of all panes, with nothing over them.
@@ -134,11 +144,15 @@ class UserPictures:
         self._user.layout.place(area, self._user.screen.state.scale)
         for feature in self._user.catalogue.features:
             feature.pull(self._user)
-        viewports = self._user.layout.visible_viewports
-        if len(viewports) == 1 and self._draw_on_device(viewports[0]):
+        self._hand_on()
+        viewports = self._drawn_viewports
+        if not viewports:
+            return False
+        is_alone = len(self._user.layout.visible_viewports) == 1
+        if is_alone and self._draw_on_device(viewports[0]):
             return True
         framebuffer = self._user.screen.framebuffer
-        if len(viewports) > 1:  # what lies between them
+        if not is_alone:  # what lies between them
             clear_rect(framebuffer, area, BACKDROP)
         for viewport in viewports:
             viewport.draw(framebuffer)
@@ -146,6 +160,29 @@ class UserPictures:
             # As a rule nothing is drawn over it: it need not wait for the words.
             self._gpu_work.flush()
         return False
+
+    def _hand_on(self) -> None:
+        """Have the screen draw by itself what it can."""
+        viewports = self._user.layout.visible_viewports
+        self._handed_panes = set()
+        scenes = self._user.screen.scenes
+        if scenes is None:
+            return
+        panes = [HandedPane(each.number, each.hand_on()) for each in viewports]
+        scenes.put(panes)
+        for viewport, pane in zip(viewports, panes, strict=True):
+            if pane.handed.drawing is None:
+                continue
+            self._handed_panes.add(pane.number)
+            if viewport.view is not None:
+                # The page hides lines while its camera is elsewhere.
+                viewport.view.view.seen_camera = None
+
+    @property
+    def _drawn_viewports(self) -> list[Viewport]:
+        """The panes that the screen does not draw by itself."""
+        viewports = self._user.layout.visible_viewports
+        return [each for each in viewports if each.number not in self._handed_panes]
 
     def _draw_on_device(self, viewport: Viewport) -> bool:
         """Draw the only picture with CUDA alone; return whether that was possible."""
@@ -202,8 +239,8 @@ class UserPictures:
         surface.render(framebuffer, as_work, clear=clear)
 
     def _seen_views(self) -> Iterator[View[Any, Any]]:
-        """Yield what the panes show."""
-        for viewport in self._user.layout.visible_viewports:
+        """Yield what the panes show that are drawn here."""
+        for viewport in self._drawn_viewports:
             if viewport.view is not None:
                 yield viewport.view.view
 

@@ -15,6 +15,7 @@ import msgspec
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.command import command_of
+from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import PICTURE_S, Info, Section
@@ -356,6 +357,22 @@ class Viewport:
             return view.draw_on_device(self.rect, gpu)
 
         return self._ask(draw, None)
+
+    def hand_on(self) -> HandedOn:
+        """Have the screen draw the view by itself, as far as that is possible."""
+
+        def hand_on(view: ShownView) -> HandedOn:
+            self._prepare(view)
+            return view.hand_on(self.rect)
+
+        handed = self._ask(hand_on, HandedOn())
+        if handed.drawing is None:
+            return handed
+        covered = [(r.x, r.y, r.width, r.height) for r in self.covered()]
+        drawing = msgspec.structs.replace(
+            handed.drawing, placed=self.placed_number, covered=tuple(covered)
+        )
+        return handed._replace(drawing=drawing)
 
     def _prepare(self, view: ShownView) -> None:
         """Tell a view that is about to be drawn what is around it."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.core.screen import Caption, HandedPane
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.connection import PageConnection
     from splatview_viewer.web.encoders import Encoder
@@ -107,6 +107,19 @@ class _PagePictures:
         self.next = _DevicePicture(pixels, rect)
 
 
+class _PageScenes:
+    """The way in for scenes that a page draws by itself."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def put(self, panes: Sequence[HandedPane]) -> None:
+        self._sender.scenes.put(panes)
+        if all(pane.handed.drawing is not None for pane in panes):
+            # The last picture need not be sent without loss.
+            self._sender.clear_pictures()
+
+
 class BrowserScreen:
     """The screen of one page.
 
@@ -142,6 +155,8 @@ class BrowserScreen:
         self._scale = hello.scale
         self._visible = hello.visible
         self._closed = False
+        self._draws = False
+        """The page draws scenes by itself."""
         self._has_missed_picture = False
         """True if a picture was presented while the screen was not ready."""
         self._clicks = ClickCounter()
@@ -156,6 +171,7 @@ class BrowserScreen:
         if self._device is not None:
             self._device_pictures = _PagePictures(self._device)
         self._sender = Sender(connection, encoder)
+        self._scenes = _PageScenes(self._sender)
         self.interface = _PageInterface(self)
         self._targets: _PageTargets | None = None
         """None while the page is hidden."""
@@ -236,6 +252,12 @@ class BrowserScreen:
         return self._device_pictures
 
     @property
+    def scenes(self) -> _PageScenes | None:
+        if not self._draws:
+            return None
+        return self._scenes
+
+    @property
     def has_events(self) -> bool:
         return self._connection.inbox.has_items
 
@@ -250,7 +272,8 @@ class BrowserScreen:
                 if message.on:
                     event = Expose()
             elif isinstance(message, m.Draws):
-                event = None
+                self._take_draws(message)
+                event = Expose()
             elif isinstance(message, m.Lost):
                 self._sender.clear()
                 event = Expose()
@@ -266,9 +289,18 @@ class BrowserScreen:
             events.append(Expose())
         return events
 
+    def _take_draws(self, message: m.Draws) -> None:
+        """Take over whether the page draws scenes by itself."""
+        self._draws = message.on and message.max_gaussians > 0
+        if self._draws:
+            self._sender.scenes.begin(message.max_gaussians)
+        else:
+            self._sender.scenes.stop()
+
     def _set_visible(self, visible: bool) -> None:
         """Take over that the page was shown or hidden."""
         self._visible = visible
+        self._sender.scenes.pause(not visible)
         self._has_missed_picture = False
         if visible:
             self._resize(self._size)
@@ -343,7 +375,9 @@ class BrowserScreen:
             self._has_missed_picture = self._visible
             return self._sender.put_number
         self._has_missed_picture = False
-        area = bounding_rect([pane.rect for pane in panes], self._size)
+        handed = self._sender.scenes.handed_panes
+        rects = [pane.rect for pane in panes if pane.number not in handed]
+        area = bounding_rect(rects or [pane.rect for pane in panes], self._size)
         if drawn is not None:
             area = drawn.rect
         if self._gpu_work is not None and self._shared:

@@ -206,6 +206,8 @@ class PageConnection:
             self.close()
             await self._end_tasks(tasks)
             self._drop_files()
+            if self.pictures is not None:
+                self.pictures.end()
             self.pictures = None
             self._texts.clear()
             self.offers.clear()

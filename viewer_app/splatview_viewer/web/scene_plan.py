@@ -10,25 +10,21 @@ harmonics.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from splatview_viewer.blocks.layout import BLOCK, block_count, part_bytes
+from splatview_viewer.blocks.versions import MOST_GAUSSIANS
 
 FIRST_S = 0.6
 """Seconds of the first pass, by which something is seen."""
 PASS_S = 2.0
 """Seconds of a pass while a training goes on."""
-FIRST_RATE = 1.5e6
-"""Bytes a second of a line that nothing is known of."""
 LEAST_SHARE = 1 / 16
 """Of a scene that a pass has at least, however slow the line is."""
-MOST_GAUSSIANS = 6_000_000
-"""Gaussians that a page is asked to hold."""
-_WEIGHT = 0.3
-"""Weight of one measurement in the average of the rate."""
 
 
-class SceneFacts(NamedTuple):
+class PlanFacts(NamedTuple):
     """What a plan needs to know of the newest version of a scene."""
 
     number: int
@@ -73,43 +69,41 @@ class ScenePlan:
     def __init__(self, most_gaussians: int = MOST_GAUSSIANS) -> None:
         """most_gaussians: that the page can hold."""
         self._most_gaussians = min(most_gaussians, MOST_GAUSSIANS)
-        self._rate: float | None = None
-        """Bytes a second of the line; None: unknown."""
         self._last: ScenePass | None = None
         """What the page has got last."""
+        self._previous: ScenePass | None = None
+        """What it had got before."""
 
-    @property
-    def rate(self) -> float:
-        """Bytes a second that the line carries, as far as it is known."""
-        return self._rate or FIRST_RATE
+    def note_change(self, sent: ScenePass) -> None:
+        """Note that this was sent in place of the last pass."""
+        self._last = sent
 
-    def note_rate(self, size: int, seconds: float) -> None:
-        """Note how long some bytes of a pass took on the line."""
-        rate = size / max(seconds, 1e-4)
-        if self._rate is None:
-            self._rate = rate
-        else:
-            self._rate += _WEIGHT * (rate - self._rate)
+    def undo(self) -> None:
+        """Note that the last pass was not sent, or not as a whole."""
+        self._last = self._previous
 
-    def forget(self) -> None:
-        """Begin anew: the page has lost what it had."""
-        self._last = None
-
-    def next_pass(self, newest: SceneFacts) -> ScenePass | None:
+    def next_pass(self, newest: PlanFacts, rate: float) -> ScenePass | None:
         """Return what to send next; None while the page has all.
 
         It counts as sent.
+
+        Args:
+            newest: the newest version.
+            rate: bytes a second that the line carries for this.
         """
         last = self._last
         if last is None:
-            chosen = ScenePass(newest.number, self._form_of(newest, FIRST_S))
+            form = self._form_of(newest, rate * FIRST_S)
+            chosen = ScenePass(newest.number, form)
         elif last.number != newest.number:
-            chosen = ScenePass(newest.number, self._form_of(newest, PASS_S))
+            form = self._form_of(newest, rate * PASS_S)
+            chosen = ScenePass(newest.number, form)
         else:
             refined = self._refined(last, newest)
             if refined is None:
                 return None
             chosen = refined
+        self._previous = last
         self._last = chosen
         return chosen
 
@@ -117,19 +111,18 @@ class ScenePlan:
         """Return how many Gaussians of a scene the page can hold."""
         return min(gaussians, self._most_gaussians)
 
-    def _form_of(self, facts: SceneFacts, seconds: float) -> PassForm:
-        """Return the best form that the line carries within some time."""
-        budget = self.rate * seconds
+    def _form_of(self, facts: PlanFacts, budget: float) -> PassForm:
+        """Return the best form of so many bytes."""
         count = self.held(facts.gaussians)
         for form in _forms(count, facts.coefficients):
             if pass_bytes(form, facts.coefficients) <= budget:
                 return form
         block_bytes = part_bytes("quick", facts.coefficients)
         fitting = int(budget // block_bytes) * BLOCK
-        least = max(int(count * LEAST_SHARE), BLOCK)
+        least = block_count(math.ceil(count * LEAST_SHARE)) * BLOCK
         return PassForm(min(max(fitting, least), count))
 
-    def _refined(self, last: ScenePass, facts: SceneFacts) -> ScenePass | None:
+    def _refined(self, last: ScenePass, facts: PlanFacts) -> ScenePass | None:
         """Return the next step of a version that stays; None if the page has all."""
         form = last.form
         count = self.held(facts.gaussians)

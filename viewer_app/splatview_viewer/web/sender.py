@@ -33,6 +33,7 @@ from splatview_viewer.web.messages import (
     Taken,
 )
 from splatview_viewer.web.pacing import IN_FLIGHT, REST_S, RESTING, Level, Pacer
+from splatview_viewer.web.scene_sender import SceneSender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -116,6 +117,8 @@ class Sender:
         self._lock = Lock()
         self._running = 0
         """Number of encodings that run now."""
+        self.scenes = SceneSender(connection.wake_writer, connection.wake)
+        """Sends the scenes that the page draws by itself."""
         connection.pictures = self
 
     # -- in the thread that draws ------------------------------------------------------
@@ -182,8 +185,12 @@ class Sender:
 
     def clear(self) -> None:
         """Forget what the page shows: the next drawings are sent as a whole."""
-        self._clear_count += 1
         self._interface.clear()
+        self.clear_pictures()
+
+    def clear_pictures(self) -> None:
+        """Forget what the page shows of pictures, and send none that waits."""
+        self._clear_count += 1
         self._waiting = None
         self._last_picture = None
 
@@ -198,6 +205,7 @@ class Sender:
     def acked(self, ack: Ack | Taken, now: float) -> None:
         """Note that an update is on the page."""
         if isinstance(ack, Taken):
+            self.scenes.taken(ack.number, now)
             return
         if ack.latency is not None:
             self._latencies.append(ack.latency)
@@ -221,12 +229,17 @@ class Sender:
             self._connection.wake()
             # Another drawing may wait since then.
             return update or ()
-        if not self._queued:
-            return None
+        # Parts of a picture and of blocks never come between each other's.
+        if self.scenes.is_amid_blocks or not self._queued:
+            return self.scenes.next(asyncio.get_running_loop().time())
         message = self._queued.popleft()
         if not self._queued:
             self._note_sent(self._queued_number)
         return message
+
+    def end(self) -> None:
+        """Give back what is held for the page: its connection has ended."""
+        self.scenes.end()
 
     def _note_sent(self, number: int) -> None:
         """Note that the page has been sent a picture, and have the viewer know it."""

@@ -16,6 +16,7 @@ from splatview_viewer.kinds.gaussians.arrivals import FrameReader, NewScene
 from splatview_viewer.kinds.gaussians.device_pictures import DevicePictures
 from splatview_viewer.kinds.gaussians.drafts import Drafts
 from splatview_viewer.kinds.gaussians.form_hints import detect_form
+from splatview_viewer.kinds.gaussians.handing import Handing
 from splatview_viewer.kinds.gaussians.moving import MovedPictures
 from splatview_viewer.kinds.gaussians.picture import (
     Composer,
@@ -106,6 +107,8 @@ class SceneCache:
         self.drafts = Drafts(self)
         self.on_device = DevicePictures(self)
         """Draws pictures without OpenGL."""
+        self.handing = Handing(self)
+        """Hands the scene on to screens that draw it by themselves."""
         self.pictures: list[ViewportPicture] = []
         """The pictures of all viewports."""
         self._stale_at = -math.inf
@@ -118,8 +121,7 @@ class SceneCache:
         """The scene (`loads`) of `sample`."""
         self._was_torn = False
         """The last scene turned out to be overwritten."""
-        self._last_task: GpuTask = ()
-        self._previous_task: GpuTask = ()
+        self._last_tasks: tuple[GpuTask, GpuTask] = ((), ())
 
     # -- scenes --------------------------------------------------------------------
 
@@ -172,6 +174,7 @@ class SceneCache:
         self.background = new.background
         self.stale = False
         self.loads += 1
+        self.handing.take(new.scene)
 
     def _hold(self, frame: StreamFrame | None) -> None:
         """Hold the frame of the loaded scene as long as the renderer reads it."""
@@ -200,7 +203,8 @@ class SceneCache:
     def busy(self) -> bool:
         """True while the last value is being read or drawn: no other can be taken."""
         is_reading = self._frame is not None and not self.renderer.pending
-        return is_reading or self.stepped.is_drawing
+        is_working = self.stepped.is_drawing or self.handing.versions.is_reading
+        return is_reading or is_working
 
     @property
     def reads_scene(self) -> bool:
@@ -409,8 +413,7 @@ class SceneCache:
         else:
             with self.work(*task):
                 rendered = renderer.render(camera, options)
-        self._previous_task = self._last_task
-        self._last_task = task
+        self._last_tasks = (self._last_tasks[1], task)
         return rendered
 
     def _copy_borrowed_pictures(self, drawn: ViewportPicture) -> None:
@@ -434,8 +437,9 @@ class SceneCache:
             self.work.record(("load",), load_ms)
         picture_ms = self.renderer.gpu_ms
         # The time is of one of the last two works, so it counts only if they are alike.
-        if picture_ms is not None and self._last_task == self._previous_task:
-            self.work.record(self._last_task, picture_ms)
+        previous_task, last_task = self._last_tasks
+        if picture_ms is not None and last_task == previous_task:
+            self.work.record(last_task, picture_ms)
 
     # -- the loop ------------------------------------------------------------------
 
@@ -450,6 +454,7 @@ class SceneCache:
         if self.moved.queued is not None:
             self.moved.land()
         self.stepped.land()
+        self.handing.tick()
         # A fault came between reading and drawing.
         if self.busy and not self.renderer.reading:
             self.finish_reading()
@@ -507,6 +512,7 @@ class SceneCache:
         if self.pictures:
             return
         self.frames.copier.give_up()
+        self.handing.close()
         frame = self._frame
         self._frame = None
         self.renderer.close()

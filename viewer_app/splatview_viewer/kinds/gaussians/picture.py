@@ -109,6 +109,8 @@ class ViewportPicture:
         """Its resolution: less than 1 while the camera moves, where all of it takes too
         long."""
         self.motion = Motion()
+        self.handed_to: Camera | None = None
+        """The camera of a screen that draws it by itself; None: it is drawn here."""
         self.number_picture = NumberPicture(ctx)
         self._ctx = ctx
         self._copy: _PictureCopy | None = None

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.command import Command
+    from splatview_viewer.core.handed import HandedOn
     from splatview_viewer.core.jobs import RunningJob
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
@@ -216,6 +217,12 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
             return None
         self.tools.note_picture()
         return drawn.pixels
+
+    def hand_on(self, rect: Rect) -> HandedOn:
+        handed = self.data.handing.hand_on(self, rect)
+        if handed.drawing is not None:
+            self._drawn_loads = self.data.loads
+        return handed
 
     def _suits_device(self, gpu: int | None) -> bool:
         """Return whether CUDA alone may draw the next picture on a GPU; None: on any."""

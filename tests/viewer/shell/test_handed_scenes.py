@@ -1,0 +1,143 @@
+"""Scenes that pages draw by themselves, in a viewer with real connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from support.house import House
+from support.scene_files import ply_columns, truth, write_ply
+from support.web_clients import Page
+
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.handed import HandedPlace
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.shell.user import User
+from splatview_viewer.web import messages as m
+
+COUNT = 3000
+
+
+class ScenePage(NamedTuple):
+    """A page that draws by itself, and its user."""
+
+    house: House
+    page: Page
+    user: User
+
+    @property
+    def pane(self) -> int:
+        return self.user.layout.active.number
+
+    @property
+    def view(self) -> Any:
+        """The view of its pane."""
+        shown = self.user.view
+        assert shown is not None
+        return shown.view
+
+    @property
+    def handed(self) -> m.HandedScene:
+        return self.page.scenes.handed[self.pane]
+
+    def place(self) -> HandedPlace:
+        drawing = self.handed.drawing
+        assert drawing is not None
+        return drawing.place
+
+    def has_drawn(self) -> bool:
+        drawn = self.page.scenes.drawn.get(self.pane)
+        return drawn is not None and drawn.begin.count == COUNT
+
+    def is_settled(self) -> bool:
+        """Return whether nothing is left to draw or to send."""
+        return not self.user.waiting and not self.user.schedule.pictures_dirty
+
+    def change(self, **fields: Any) -> None:
+        self.view.change(**fields)
+        self.user.mark()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[ScenePage]:
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(COUNT)))
+    with House(scene) as house:
+        page = house.page(900, 520)
+        page.send(m.Draws(on=True))
+        new_reader = ScenePage(house, page, house.users[page])
+        house.until(new_reader.has_drawn)
+        house.until(new_reader.is_settled)
+        while page.next_picture():
+            pass
+        yield new_reader
+
+
+def test_page_draws_the_scene_and_moves_its_camera(reader: ScenePage) -> None:
+    house, page, user = reader
+    seen = page.scenes.scene(reader.pane)
+    means = torch.from_numpy(truth(COUNT).means)
+    torch.testing.assert_close(seen.means.float(), means, atol=1e-4, rtol=0)
+    # The page's hand.
+    start = reader.place()
+    sent_bytes = page.scenes.bytes
+    for number in (1, 2):
+        place = msgspec.structs.replace(start, distance=start.distance / 2**number)
+        page.send(ev.Placed(pane=reader.pane, number=number, place=place))
+
+    def is_there() -> bool:
+        drawing = reader.handed.drawing
+        return drawing is not None and drawing.placed == 2
+
+    house.until(is_there)
+    assert reader.place() == place
+    assert reader.view.state.place.orbit.distance == place.distance
+    assert reader.view.state.place.by_hand
+    # The viewer's own ways of moving it.
+    user.history.undo()
+    house.until(lambda: reader.place().distance == start.distance)
+    reader.view.rig.set_lens("fisheye", 80.0)
+    user.mark()
+    house.until(lambda: reader.place().model == "fisheye")
+    assert page.scenes.bytes == sent_bytes
+    assert page.waiting == 0
+    assert reader.view.picture.is_empty, "nothing was drawn for it"
+
+
+def test_what_the_viewer_has_to_draw_comes_as_pictures(reader: ScenePage) -> None:
+    house, page, _ = reader
+    selection = reader.view.state.selection
+    reader.change(selection=replace(selection, opacity=(0.5, 1.0)))
+    house.until(lambda: page.waiting)
+    assert reader.handed.drawing is None
+    assert "hidden" in reader.handed.reason
+    sent_bytes = page.scenes.bytes
+    reader.change(selection=selection)
+    house.until(lambda: reader.handed.drawing is not None)
+    assert page.scenes.bytes == sent_bytes, "the page has kept it"
+    page.send(m.Draws(on=False))
+    house.until(lambda: not reader.view.picture.is_empty)
+    page.send(m.Draws(on=True))
+    house.until(lambda: page.scenes.bytes > sent_bytes)
+
+
+def test_what_no_page_should_send_changes_nothing(reader: ScenePage) -> None:
+    house, page, _ = reader
+    start = reader.view.state.place.orbit
+    place = msgspec.structs.replace(reader.place(), distance=1e9, target=(1e12, 0, 0))
+    page.send(ev.Placed(pane=reader.pane + 99, number=1, place=place))
+    page.send(m.Taken(0xFFFFFFFF))
+    page.send(m.Taken(0))
+    page.send(m.Draws(on=True, max_gaussians=1))
+    house.until(lambda: page.scenes.drawn[reader.pane].begin.count < COUNT)
+    assert reader.view.state.place.orbit == start
+    # As far as a hand can go, the camera is still one.
+    page.send(ev.Placed(pane=reader.pane, number=2, place=place))
+    house.until(lambda: reader.view.state.place.orbit.distance == 1e9)
+    camera = reader.view.rig.camera_of_scene(Rect(0, 0, 100, 100))
+    assert np.isfinite(camera.viewmat).all()

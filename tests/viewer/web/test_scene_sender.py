@@ -1,0 +1,336 @@
+"""Scenes on their way to pages that draw them by themselves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from support.scene_pages import PageScenes
+from support.wait import polls
+
+from splatview_viewer.blocks.layout import BLOCK
+from splatview_viewer.blocks.versions import PackedVersions, SceneToPack, VersionFacts
+from splatview_viewer.core.handed import (
+    HandedDrawing,
+    HandedLook,
+    HandedOn,
+    HandedPlace,
+)
+from splatview_viewer.core.screen import HandedPane
+from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.scene_sender import SceneSender
+
+PANE = 7
+PLACE = HandedPlace(
+    rotation=(1.0, 0, 0, 0, 1, 0, 0, 0, 1),
+    target=(0.0, 0, 0),
+    distance=1.0,
+    up=(0.0, -1, 0),
+    fov=60.0,
+    model="pinhole",
+    near=0.01,
+    far=1e10,
+)
+LOOK = HandedLook(
+    paint="color",
+    mode="classic",
+    sh_degree=None,
+    scale=1.0,
+    point_reach=2.0,
+    background=(0.0, 0.0, 0.0),
+)
+DRAWING = HandedDrawing(
+    place=PLACE,
+    camera=None,
+    placed=0,
+    look=LOOK,
+    navigates=True,
+    looks_around=False,
+    covered=(),
+)
+SLOW = 2e4
+"""Bytes a second of a line that carries a block in a second."""
+
+
+def make_scene(count: int, degree: int = 0, seed: int = 0) -> GaussianScene:
+    random = torch.Generator().manual_seed(seed)
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return torch.randn(count, *shape, generator=random)
+
+    coefficients = (degree + 1) ** 2 - 1
+    return GaussianScene(
+        means=numbers(3),
+        quats=numbers(4),
+        scales=numbers(3) - 4,
+        opacities=numbers(),
+        sh0=numbers(3),
+        shN=numbers(coefficients, 3) * 0.1,
+        sh_degree=degree,
+    )
+
+
+class TrainedScene:
+    """A scene that the viewer has, whose versions follow each other."""
+
+    def __init__(self) -> None:
+        self.versions = PackedVersions()
+        self.scene = make_scene(0)
+        self.readings = 0
+
+    def show(self, scene: GaussianScene) -> None:
+        self.scene = scene
+        facts = VersionFacts(0, len(scene), scene.sh_degree, False, (0.0, 0.0, 0.0))
+        self.versions.put(facts)
+
+    def turn(self) -> None:
+        """Do what the thread that draws does in each turn."""
+        self.versions.begin(self._read)
+
+    def _read(self) -> SceneToPack:
+        self.readings += 1
+        return SceneToPack(self.scene, None)
+
+
+class LinedPage:
+    """A page on a line of some pace, and its sender."""
+
+    def __init__(self, trainer: TrainedScene, rate: float = 1e9) -> None:
+        self.trainer = trainer
+        self.now = 0.0
+        self.rate = rate
+        self._woken = threading.Event()
+        self.sender = SceneSender(self.wake, self.wake)
+        self.page = PageScenes(self.hear)
+        self.sender.begin(6_000_000)
+        self.hand(HandedOn(DRAWING, trainer.versions))
+        self._announced: m.Blocks | None = None
+        self._data = b""
+
+    def wake(self) -> None:
+        """Stand for both threads, which are the test's."""
+        self._woken.set()
+
+    def hear(self, message: m.ClientMessage) -> None:
+        assert isinstance(message, m.Taken)
+        self.sender.taken(message.number, self.now)
+
+    def hand(self, *handed: HandedOn) -> None:
+        panes = [HandedPane(PANE + index, each) for index, each in enumerate(handed)]
+        self.sender.put(panes)
+
+    def turn(self) -> bool:
+        """Take one message; return whether there was one."""
+        self.trainer.turn()
+        messages = self.sender.next(self.now)
+        for message in messages or ():
+            self._take(message)
+        return messages is not None
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, m.Blocks):
+            self._announced = message
+            self._data = b""
+        elif isinstance(message, bytes):
+            assert self._announced is not None
+            assert len(message) <= 48 * 1024
+            self.now += len(message) / self.rate
+            self._data += message
+            if len(self._data) == self._announced.bytes:
+                self.page.take(self._announced, self._data)
+        else:
+            self.page.take(message)
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        for _ in polls("the page's scene", pauses=False):
+            if condition():
+                return
+            if not self.turn():
+                self._woken.wait(0.01)
+                self._woken.clear()
+
+    def settle(self) -> None:
+        """Go on until the page has all of the newest version, exactly."""
+
+        def has_all() -> bool:
+            drawn = self.page.drawn.get(PANE)
+            newest = self.trainer.versions.newest
+            if drawn is None or newest is None:
+                return False
+            begin = drawn.begin
+            if begin.version != newest.number or begin.count < newest.gaussians:
+                return False
+            is_exact = begin.form == "exact" or not newest.gaussians
+            return is_exact and (begin.has_harmonics or not newest.coefficients)
+
+        self.until(has_all)
+
+
+@pytest.fixture
+def trainer() -> Iterator[TrainedScene]:
+    trainer = TrainedScene()
+    yield trainer
+    trainer.versions.close()
+
+
+def test_a_quick_line_brings_the_whole_scene_at_once(trainer: TrainedScene) -> None:
+    scene = make_scene(2 * BLOCK + 5, degree=3)
+    trainer.show(scene)
+    reader = LinedPage(trainer)
+    reader.settle()
+    (begin,) = reader.page.passes
+    assert (begin.form, begin.has_harmonics, begin.count) == ("exact", True, len(scene))
+    seen = reader.page.scene(PANE)
+    torch.testing.assert_close(seen.means.float(), scene.means)
+    torch.testing.assert_close(seen.shN, scene.shN, atol=2e-3, rtol=0)
+    assert not reader.turn(), "there is nothing more to send"
+
+
+def test_a_slow_line_gets_the_most_important_first_then_all(
+    trainer: TrainedScene,
+) -> None:
+    scene = make_scene(80 * BLOCK)
+    trainer.show(scene)
+    reader = LinedPage(trainer, SLOW)
+    reader.settle()
+    first, *others = reader.page.passes
+    assert first.count < first.total == len(scene)
+    assert [(b.form, b.refines, b.count) for b in others] == [
+        ("quick", False, len(scene)),
+        ("exact", True, len(scene)),
+    ]
+    torch.testing.assert_close(reader.page.scene(PANE).means.float(), scene.means)
+
+
+def test_what_is_seen_large_and_opaque_comes_first(trainer: TrainedScene) -> None:
+    scene = make_scene(3 * BLOCK)
+    important = torch.arange(0, 3 * BLOCK, 3)
+    scene.opacities[:] = -2.0
+    scene.opacities[important] = 2.0
+    unseen = important[::2]
+    scene.means[:] = torch.tensor([0.0, 0.0, 5.0])
+    scene.means[unseen] = torch.tensor([0.0, 0.0, -5.0])
+    scene.scales[:] = -4.0
+    K = np.array([[100.0, 0, 50], [0, 100, 50], [0, 0, 1]])
+    trainer.versions.watch_from([Camera(np.eye(4), K, 100, 100)])
+    trainer.show(scene)
+    reader = LinedPage(trainer)
+    reader.sender.begin(BLOCK)
+    reader.until(lambda: PANE in reader.page.drawn)
+    seen = reader.page.scene(PANE)
+    assert len(seen) == BLOCK
+    has_high_opacity = seen.opacities > 0.8
+    assert has_high_opacity.sum() == len(important) - len(unseen), "those in view"
+
+
+def test_versions_never_mix_while_training_goes_on(trainer: TrainedScene) -> None:
+    """Each Gaussian of a version has the version's number as its place."""
+    reader = LinedPage(trainer, 1e6)
+    for number in range(1, 60):
+        scene = make_scene(BLOCK * (1 + number % 5))
+        scene.means[:] = float(number)
+        trainer.show(scene)
+        for _ in range(9):
+            reader.turn()
+        if PANE in reader.page.drawn:
+            means = reader.page.scene(PANE).means
+            assert (means == means[:1]).all()
+    reader.settle()
+    assert (reader.page.scene(PANE).means == 59).all()
+    assert trainer.readings < 60
+
+
+def test_a_scene_that_shrinks_to_nothing_and_grows(trainer: TrainedScene) -> None:
+    reader = LinedPage(trainer)
+    for count in (5000, 0, 30_000, 1, 0, 3000):
+        trainer.show(make_scene(count))
+        reader.settle()
+        assert reader.page.drawn[PANE].begin.count == count
+
+
+def test_a_page_that_takes_nothing_is_sent_a_bounded_part(
+    trainer: TrainedScene,
+) -> None:
+    trainer.show(make_scene(60 * BLOCK, degree=3))
+    reader = LinedPage(trainer)
+    reader.page.answers = False
+    reader.until(lambda: reader.page.bytes > 300_000)
+    for number in range(20):
+        trainer.show(make_scene(BLOCK * number))
+        reader.turn()
+    assert reader.page.bytes < 1_000_000
+    assert len(reader.page.passes) == 1
+
+
+def test_readers_of_other_paces_share_a_packing(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(80 * BLOCK))
+    quick, slow, slower = (LinedPage(trainer, rate) for rate in (1e9, SLOW, SLOW / 2))
+
+    def have_begun() -> bool:
+        slow.turn()
+        slower.turn()
+        return bool(slow.page.drawn) and bool(slower.page.drawn)
+
+    quick.until(have_begun)
+    assert trainer.readings <= 3
+
+
+def test_a_reader_that_begins_anew_gets_all_again(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(3000))
+    reader = LinedPage(trainer)
+    reader.settle()
+    reader.sender.begin(6_000_000)
+    reader.until(lambda: len(reader.page.passes) == 2)
+    reader.settle()
+    reader.sender.end()
+    assert trainer.versions.held_bytes == 0
+
+
+def test_another_scene_in_the_pane_ends_the_pass(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(100 * BLOCK))
+    reader = LinedPage(trainer, SLOW)
+    reader.until(lambda: reader.page.bytes > 0)
+    other = TrainedScene()
+    other.show(make_scene(100))
+    reader.trainer = other
+    reader.hand(HandedOn(DRAWING, other.versions))
+    reader.settle()
+    assert reader.page.dropped == 1
+    assert len(reader.page.scene(PANE)) == 100
+    assert trainer.versions.held_bytes == 0
+
+
+def test_a_pane_that_is_drawn_again_here_gets_nothing(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(100 * BLOCK))
+    reader = LinedPage(trainer, SLOW)
+    reader.until(lambda: reader.page.bytes > 0)
+    reader.hand(HandedOn(reason="A photograph is compared."))
+    while reader.turn():
+        pass
+    assert reader.page.handed[PANE].reason == "A photograph is compared."
+    assert reader.page.handed[PANE].drawing is None
+    assert reader.page.dropped == 1
+    assert trainer.versions.held_bytes == 0
+
+
+def test_a_moved_camera_is_one_small_message(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(3000))
+    reader = LinedPage(trainer)
+    reader.settle()
+    sent_bytes = reader.page.bytes
+    for number in range(1, 6):
+        drawing = msgspec.structs.replace(DRAWING, placed=number)
+        reader.hand(HandedOn(drawing, trainer.versions))
+        reader.hand(HandedOn(drawing, trainer.versions))
+        while reader.turn():
+            pass
+    assert reader.page.bytes == sent_bytes
+    assert reader.page.moves == 6
+    assert trainer.readings == 1

@@ -1,0 +1,409 @@
+"""Packed versions of a scene in host memory, for all pages that draw it by themselves.
+
+A page's connection requests a packing in its own thread. The thread that draws begins
+with it, since it alone may read the scene, and a worker packs: on a GPU on a stream of
+its own, in pieces through pinned memory. Pages that want the same share it.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import threading
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from splatview_viewer.blocks.importance import ranked_by_importance
+from splatview_viewer.blocks.layout import BLOCK, Part, block_count, part_bytes
+from splatview_viewer.blocks.packing import BlockedScene
+from splatview_viewer.core.jobs import JobQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import torch
+
+    from splatview_viewer.core.jobs import Job
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.scene.scene import GaussianScene
+
+MOST_GAUSSIANS = 6_000_000
+"""Gaussians that a page is asked to hold."""
+MOST_PACKINGS = 3
+"""Packings of a scene that are held at once."""
+MOST_BYTES = 768 << 20
+"""Bytes of all of them, where they are more than one."""
+_PIECE_BYTES = 8 << 20
+"""Bytes that are packed at a time."""
+
+_log = logging.getLogger("splatview")
+_numbers = count(1)
+
+
+class VersionFacts(NamedTuple):
+    """Facts about a version of a scene."""
+
+    number: int
+    """Another one for each version of each scene."""
+    gaussians: int
+    sh_degree: int
+    antialiased: bool
+    origin: tuple[float, float, float]
+    """What positions are relative to."""
+
+    @property
+    def coefficients(self) -> int:
+        """Coefficients in use beyond degree 0."""
+        return (self.sh_degree + 1) ** 2 - 1
+
+
+class PackingForm(NamedTuple):
+    """The parts of a version that a packing holds, and of how many Gaussians."""
+
+    parts: tuple[Part, ...]
+    gaussians: int
+    """The most important ones, the first ones first, if they are fewer than all."""
+
+
+class SceneToPack(NamedTuple):
+    """The newest version, as a worker can read it."""
+
+    scene: GaussianScene
+    ready: Any
+    """A CUDA event, recorded once the GPU has the scene; None: it lies in host memory,
+    and stays as it is."""
+
+
+@dataclass(eq=False)
+class Packing:
+    """A version in one form, once it `is_done`."""
+
+    facts: VersionFacts
+    form: PackingForm
+    is_for_newest: bool
+    """Any version will do that is the newest when it is begun with."""
+    blocks: dict[Part, np.ndarray] = field(default_factory=dict)
+    """(blocks, bytes) uint8 by part."""
+    is_done: bool = False
+    has_failed: bool = False
+    is_begun: bool = False
+    is_reading: bool = False
+    """The scene is being read on a GPU, and has to stay as it is."""
+    users: int = 0
+    listeners: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def is_ranked(self) -> bool:
+        """True if it holds the most important Gaussians first."""
+        return self.form.gaussians < self.facts.gaussians
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while a worker is at it."""
+        return self.is_begun and not self.is_done
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all its blocks."""
+        sizes = [part_bytes(p, self.facts.coefficients) for p in self.form.parts]
+        return block_count(self.form.gaussians) * sum(sizes)
+
+
+@functools.cache
+def _queue() -> JobQueue:
+    """Return the queue in which all scenes are packed, one after the other."""
+    return JobQueue("pack")
+
+
+class PackedVersions:
+    """The packings of one scene, of its newest version and of those still being sent."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: VersionFacts | None = None
+        self._cameras: tuple[Camera, ...] = ()
+        self._packings: list[Packing] = []
+        self._ranks: tuple[int, torch.Tensor] | None = None
+        """The number of a version, and its Gaussians by importance. The packing thread
+        alone uses it."""
+        self._staging: torch.Tensor | None = None
+        self._stream: torch.cuda.Stream | None = None
+        self._is_closed = False
+
+    # -- any thread --------------------------------------------------------------------
+
+    @property
+    def newest(self) -> VersionFacts | None:
+        """The newest version; None before the first, and after the last."""
+        return self._newest
+
+    @property
+    def is_wanted(self) -> bool:
+        """True while a packing is to be begun with."""
+        return any(not packing.is_begun for packing in self._packings)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all packings that are held, or about to be."""
+        return sum(packing.bytes for packing in self._packings)
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the newest version has to stay as it is."""
+        return any(packing.is_reading for packing in self._packings)
+
+    def request(
+        self, form: PackingForm, number: int | None, listener: Callable[[], object]
+    ) -> Packing | None:
+        """Have a version packed, unless it is, and return the packing.
+
+        The thread that draws has to turn for that. Give it back by `release`.
+
+        Args:
+            form: of the packing.
+            number: of the version; None: the newest one.
+            listener: called once the packing is done or has failed, from any thread.
+
+        Returns:
+            None if there is no such version any more.
+        """
+        with self._lock:
+            newest = self._newest
+            if newest is None or self._is_closed:
+                return None
+            packing = self._find(form, newest, number)
+            if packing is None:
+                if number not in (None, newest.number):
+                    return None
+                packing = Packing(newest, form, is_for_newest=number is None)
+                self._packings.append(packing)
+            packing.users += 1
+            packing.listeners.append(listener)
+        return packing
+
+    def _find(
+        self, form: PackingForm, newest: VersionFacts, number: int | None
+    ) -> Packing | None:
+        for packing in self._packings:
+            is_it = packing.facts.number == (number or newest.number)
+            is_it |= number is None and packing.is_for_newest and not packing.is_begun
+            if not is_it or packing.has_failed or packing.form.parts != form.parts:
+                continue
+            if packing.form.gaussians == form.gaussians:
+                return packing
+            # Its first blocks are what is wanted, if they are the most important ones.
+            is_part = form.gaussians < newest.gaussians and packing.is_ranked
+            if is_part and form.gaussians <= packing.form.gaussians:
+                return packing
+        return None
+
+    def release(self, packing: Packing, listener: Callable[[], object]) -> None:
+        """Give a packing back; with its last user it is dropped."""
+        with self._lock:
+            packing.users -= 1
+            if listener in packing.listeners:
+                packing.listeners.remove(listener)
+            self._drop_unused()
+
+    def _drop_unused(self) -> None:
+        """Forget packings without users, but those that are being made."""
+        self._packings = [p for p in self._packings if p.users > 0 or p.is_under_way]
+
+    # -- the thread that draws ---------------------------------------------------------
+
+    def put(self, facts: VersionFacts) -> None:
+        """Have these be the facts of the newest version."""
+        self._newest = facts._replace(number=next(_numbers))
+
+    def watch_from(self, cameras: Sequence[Camera]) -> None:
+        """Have what these cameras see count as important."""
+        self._cameras = tuple(cameras)
+
+    def begin(self, read: Callable[[], SceneToPack | None]) -> None:
+        """Begin with what was requested, as far as there is room.
+
+        read: returns the newest version; None while it cannot be read.
+        """
+        if not self.is_wanted:
+            return
+        with self._lock:
+            newest = self._newest
+            starting = self._starting(newest)
+        if not starting or newest is None:
+            return
+        source = read()
+        for packing in starting:
+            packing.is_begun = source is not None
+            packing.is_reading = source is not None and source.ready is not None
+            if source is not None:
+                pack = functools.partial(self._pack, packing, source, self._cameras)
+                _queue().submit(pack)
+
+    def _starting(self, newest: VersionFacts | None) -> list[Packing]:
+        """Mark the packings to begin with as begun, and return them."""
+        starting = []
+        begun = [p for p in self._packings if p.is_begun]
+        for packing in self._packings:
+            if packing.is_begun:
+                continue
+            if newest is None or not self._adapt(packing, newest):
+                self._end(packing, has_failed=True)
+                continue
+            total = sum(p.bytes for p in begun) + packing.bytes
+            if begun and (len(begun) >= MOST_PACKINGS or total > MOST_BYTES):
+                break
+            packing.is_begun = True
+            begun.append(packing)
+            starting.append(packing)
+        return starting
+
+    def _adapt(self, packing: Packing, newest: VersionFacts) -> bool:
+        """Have a packing be of the newest version; return False where it is for another."""
+        facts = packing.facts
+        if facts.number == newest.number:
+            return True
+        if not packing.is_for_newest:
+            return False
+        gaussians = min(packing.form.gaussians, newest.gaussians)
+        # All of a scene that has grown a little.
+        may_be_whole = newest.gaussians <= min(2 * gaussians, MOST_GAUSSIANS)
+        if not packing.is_ranked and may_be_whole:
+            gaussians = newest.gaussians
+        packing.form = packing.form._replace(gaussians=gaussians)
+        packing.facts = newest
+        has_harmonics = newest.coefficients > 0
+        return gaussians > 0 and (
+            has_harmonics or "harmonics" not in packing.form.parts
+        )
+
+    def close(self) -> None:
+        """Pack nothing more. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            self._newest = None
+            for packing in self._packings:
+                if not packing.is_begun:
+                    self._end(packing, has_failed=True)
+
+    # -- the thread that packs ---------------------------------------------------------
+
+    def _pack(
+        self,
+        packing: Packing,
+        source: SceneToPack,
+        cameras: tuple[Camera, ...],
+        _: Job[None],
+    ) -> None:
+        """Pack a version, and tell who waits for it."""
+        has_failed = True
+        try:
+            if packing.users and not self._is_closed:
+                self._pack_scene(packing, source, cameras)
+                has_failed = False
+        # Memory may be short, or a GPU lost, which the next picture tells of.
+        except Exception as error:
+            _log.warning("a scene could not be packed for a page: %s", error)
+        with self._lock:
+            self._end(packing, has_failed=has_failed)
+            self._drop_unused()
+
+    def _end(self, packing: Packing, *, has_failed: bool) -> None:
+        """Have a packing be done, or have failed."""
+        packing.is_begun = True
+        packing.is_reading = False
+        packing.has_failed = has_failed
+        packing.is_done = True
+        if has_failed:
+            packing.blocks = {}
+        for listener in packing.listeners:
+            listener()
+
+    def _pack_scene(
+        self, packing: Packing, source: SceneToPack, cameras: tuple[Camera, ...]
+    ) -> None:
+        import torch
+
+        ready = source.ready
+        if ready is None:
+            with torch.no_grad():
+                self._pack_parts(packing, source.scene, cameras)
+            return
+        with torch.no_grad(), torch.cuda.device(source.scene.gpu):
+            if self._stream is None or self._stream.device != source.scene.gpu:
+                self._stream = torch.cuda.Stream()
+            with torch.cuda.stream(self._stream):
+                self._stream.wait_event(ready)
+                self._pack_parts(packing, source.scene, cameras)
+                self._stream.synchronize()
+
+    def _pack_parts(
+        self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
+    ) -> None:
+        """Pack all parts of a packing."""
+        facts = packing.facts
+        coefficients = 0
+        if "harmonics" in packing.form.parts:
+            coefficients = facts.coefficients
+        scene = replace(scene, shN=scene.shN[:, :coefficients])
+        rows = None
+        if packing.is_ranked:
+            rows = self._ranked(facts, scene, cameras)[: packing.form.gaussians]
+        for part in packing.form.parts:
+            packing.blocks[part] = self._pack_part(part, packing, scene, rows)
+
+    def _ranked(
+        self, facts: VersionFacts, scene: GaussianScene, cameras: tuple[Camera, ...]
+    ) -> torch.Tensor:
+        """Return the Gaussians by importance: the same order for all forms of a version."""
+        if self._ranks is None or self._ranks[0] != facts.number:
+            self._ranks = None
+            order = ranked_by_importance(scene, facts.origin, cameras)
+            self._ranks = facts.number, order
+        return self._ranks[1]
+
+    def _pack_part(
+        self,
+        part: Part,
+        packing: Packing,
+        scene: GaussianScene,
+        rows: torch.Tensor | None,
+    ) -> np.ndarray:
+        """Pack a part of all blocks, in pieces."""
+        import numpy as np
+
+        size = part_bytes(part, packing.facts.coefficients)
+        blocks = block_count(packing.form.gaussians)
+        packed = np.empty((blocks, size), np.uint8)
+        step = max(_PIECE_BYTES // size, 1)
+        for first in range(0, blocks, step):
+            end = min(first + step, blocks)
+            piece: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)
+            if rows is not None:
+                piece = rows[piece]
+            pieces = BlockedScene(scene[piece], packing.facts.origin)
+            self._copy(pieces.pack(part), packed[first:end])
+        return packed
+
+    def _copy(self, values: torch.Tensor, target: np.ndarray) -> None:
+        """Copy bytes to host memory, from a GPU through pinned memory."""
+        import torch
+
+        if not values.is_cuda:
+            torch.from_numpy(target).copy_(values)
+            return
+        flat = values.view(-1)
+        if self._staging is None or len(self._staging) < len(flat):
+            self._staging = torch.empty(len(flat), dtype=torch.uint8, pin_memory=True)
+        staging = self._staging[: len(flat)]
+        staging.copy_(flat, non_blocking=True)
+        torch.cuda.current_stream().synchronize()
+        torch.from_numpy(target).view(-1).copy_(staging)
+
+
+def origin_of(center: np.ndarray) -> tuple[float, float, float]:
+    """Return the middle (3,) of a scene as an origin; 0 where it is not finite."""
+    x, y, z = (value if math.isfinite(value) else 0.0 for value in center.tolist())
+    return x, y, z

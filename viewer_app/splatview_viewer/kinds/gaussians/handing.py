@@ -1,0 +1,216 @@
+"""Scenes that are handed on to screens which draw them by themselves.
+
+What a hand does with the camera then costs nothing here. Of each version that such a
+screen takes, packed blocks are made (`blocks.versions`), once for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from splatview_viewer.blocks.versions import (
+    PackedVersions,
+    SceneToPack,
+    VersionFacts,
+    origin_of,
+)
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.handed import (
+    HandedCamera,
+    HandedDrawing,
+    HandedLook,
+    HandedOn,
+    HandedPlace,
+)
+from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.kinds.gaussians.state import SHOWS
+from splatview_viewer.scene import color_maps
+from splatview_viewer.scene_view.navigate import Navigate
+from splatview_viewer.scene_view.tool import ORBIT
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.kinds.gaussians.cache import SceneCache
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene.scene import GaussianScene
+
+_KEPT_S = 30.0
+"""Seconds after a scene was handed on for which its copy in host memory is kept."""
+
+
+class Handing:
+    """Hands one scene on, and has its versions packed."""
+
+    def __init__(self, cache: SceneCache) -> None:
+        self.versions = PackedVersions()
+        self._cache = cache
+        self._kept_scene: GaussianScene | None = None
+        """The newest version in host memory, which stays as it is."""
+        self._wanted_at = -math.inf
+        """When the scene was handed on last; time of the loop."""
+
+    def take(self, scene: GaussianScene) -> None:
+        """Take note of a new version, which the cache has loaded."""
+        cache = self._cache
+        summary = cache.summary
+        sample = cache.sample
+        assert summary is not None
+        assert sample is not None
+        self._kept_scene = None
+        if not scene.on_gpu and self._is_wanted:
+            self._kept_scene = scene
+        self.versions.put(
+            VersionFacts(
+                number=0,
+                gaussians=summary.count,
+                sh_degree=summary.drawn_sh_degree,
+                antialiased=summary.antialiased,
+                origin=origin_of(sample.center),
+            )
+        )
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._cache.now - self._wanted_at < _KEPT_S
+
+    def tick(self) -> None:
+        """Have what was requested be packed."""
+        if not self._is_wanted:
+            self._kept_scene = None
+        self.versions.begin(self._read)
+
+    def _read(self) -> SceneToPack | None:
+        """Return the newest version to be packed; None if it was overwritten."""
+        cache = self._cache
+        if self._kept_scene is not None:
+            return SceneToPack(self._kept_scene, None)
+        try:
+            scene = cache.renderer.scene()
+        except RendererError:
+            # The picture shows what is wrong with the renderer.
+            return None
+        ready = None
+        if scene.on_gpu:
+            import torch
+
+            ready = torch.cuda.current_stream(scene.gpu).record_event()
+        if not cache.finish_reading():
+            return None
+        return SceneToPack(scene, ready)
+
+    def hand_on(self, view: GaussianView, rect: Rect) -> HandedOn:
+        """Hand on what a view shows in a rectangle, and draw it no longer."""
+        cache = self._cache
+        picture = view.picture
+        picture.handed_to = None
+        view.rig.rect = rect
+        reason = _reason_against(view)
+        if reason or cache.summary is None:
+            return HandedOn(reason=reason)
+        # The orbit takes the place of a view that is followed, before anything else.
+        _ = view.rig.orbit
+        camera = view.rig.camera_of_scene(rect)
+        drawing = _drawing_of(view, camera)
+        if drawing is None:
+            return HandedOn()
+        self._wanted_at = cache.now
+        if not picture.is_empty or cache.stepped.is_drawing:
+            cache.drop(picture)
+        picture.scale = 1.0
+        picture.handed_to = camera
+        view.drawn_camera = camera
+        view.tools.note_picture()
+        cameras = [each.handed_to for each in cache.pictures]
+        self.versions.watch_from([camera for camera in cameras if camera is not None])
+        return HandedOn(drawing, self.versions)
+
+    def close(self) -> None:
+        """Hand nothing on any more. Idempotent."""
+        self._kept_scene = None
+        self.versions.close()
+
+
+def _reason_against(view: GaussianView) -> str:
+    """Return why a view has to be drawn here; "" if it need not be."""
+    state = view.state
+    if state.selection != EVERYTHING:
+        return "Some Gaussians are hidden or marked."
+    if SHOWS[state.show].is_mapped and _range_by_hand(view) is None:
+        return "The range of its colours is measured in the picture."
+    if view.tools.paints:
+        return "Cameras, photographs or chosen Gaussians are drawn into the picture."
+    return ""
+
+
+def _range_by_hand(view: GaussianView) -> tuple[float, float] | None:
+    """Return the numbers at both ends of the colour map, if the user has set them."""
+    if view.state.show == "depth":
+        return view.state.depth_range
+    return view.state.overdraw_range
+
+
+def _drawing_of(view: GaussianView, camera: Camera) -> HandedDrawing | None:
+    """Return all that decides a picture; None where the camera is no rotation."""
+    # A camera of a file may be anything.
+    with suppress(ValueError):
+        return HandedDrawing(
+            place=_place_of(view, camera),
+            camera=_exact_camera(view, camera),
+            placed=0,
+            look=_look_of(view),
+            navigates=view.tools.chosen == ORBIT,
+            looks_around=view.tools.of(Navigate).drag_looks,
+            covered=(),
+        )
+    return None
+
+
+def _place_of(view: GaussianView, camera: Camera) -> HandedPlace:
+    """Return the place from which a hand would move on."""
+    orbit = view.rig.orbit
+    if view.state.place.seen_in is not None:
+        orbit = orbit.copy()
+        orbit.look_from(camera, orbit.target)
+    fields = msgspec.to_builtins(orbit.place)
+    return HandedPlace(**{**fields, "near": camera.near, "far": camera.far})
+
+
+def _exact_camera(view: GaussianView, camera: Camera) -> HandedCamera | None:
+    """Return the camera, unless it is that of the orbit."""
+    place = view.state.place
+    if place.exact_camera is None and place.seen_in is None:
+        return None
+    return HandedCamera(
+        viewmat=tuple(camera.viewmat.ravel().tolist()),
+        K=tuple(camera.K.ravel().tolist()),
+        width=camera.width,
+        height=camera.height,
+        model=camera.model,
+        near=camera.near,
+        far=camera.far,
+    )
+
+
+def _look_of(view: GaussianView) -> HandedLook:
+    """Return how the Gaussians of a view are drawn."""
+    state = view.state
+    options = view.options
+    look = HandedLook(
+        paint=state.show,
+        mode=options.mode,
+        sh_degree=state.sh_degree,
+        scale=state.scale,
+        point_reach=options.point_reach,
+        background=view.background,
+    )
+    value_range = _range_by_hand(view)
+    if not SHOWS[state.show].is_mapped or value_range is None:
+        return look
+    table = color_maps.table(state.color_map)
+    colors = tuple(table.ravel().tolist())
+    return msgspec.structs.replace(look, map=colors, range=value_range)

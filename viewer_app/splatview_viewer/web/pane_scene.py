@@ -1,0 +1,322 @@
+"""The scene of one pane on its way to a page that draws by itself: pass by pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from splatview_viewer.blocks.layout import Part, block_count, part_bytes
+from splatview_viewer.blocks.versions import PackingForm
+from splatview_viewer.core.handed import HandedOn
+from splatview_viewer.web.messages import Blocks, HandedScene, SceneBegin, SceneEnd
+from splatview_viewer.web.scene_plan import PlanFacts, ScenePass, ScenePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview_viewer.blocks.versions import PackedVersions, Packing, VersionFacts
+    from splatview_viewer.web.messages import SceneMessage
+    from splatview_viewer.web.scene_pace import ScenePace
+
+PART_BYTES = 48 * 1024
+"""Bytes of a binary message, between which an update of the interface may go."""
+
+
+class Numbers:
+    """Counts the passes of a page, and its blocks and their ends."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.messages = 0
+
+    def next_pass(self) -> int:
+        self.passes += 1
+        return self.passes
+
+    def next_message(self) -> int:
+        self.messages += 1
+        return self.messages
+
+
+class _BlockRun(NamedTuple):
+    """Some blocks that go together."""
+
+    part: Part
+    first: int
+    blocks: int
+
+
+@dataclass
+class _ComingPass:
+    """A pass that is sent, or about to be."""
+
+    plan: ScenePass
+    facts: VersionFacts
+    packing: Packing | None
+    """None: there are no Gaussians."""
+    number: int = 0
+    """0: it has not begun."""
+    pieces: Iterator[_BlockRun] = field(default_factory=lambda: iter(()))
+    end_number: int = 0
+    """The number of its end, which the page is to take; 0: it has not ended."""
+
+
+class PaneScene:
+    """Sends the scene of one pane. In the web thread."""
+
+    def __init__(
+        self,
+        pane: int,
+        numbers: Numbers,
+        most_gaussians: int,
+        wake_writer: Callable[[], None],
+        wake: Callable[[], None],
+    ) -> None:
+        """Start without a scene.
+
+        Args:
+            pane: its number.
+            numbers: of the page.
+            most_gaussians: that the page can hold.
+            wake_writer: has the page's writer look for something to send.
+            wake: has the thread that draws turn.
+        """
+        self.handed = HandedOn()
+        self._pane = pane
+        self._numbers = numbers
+        self._most_gaussians = most_gaussians
+        self._wake_writer = wake_writer
+        self._wake = wake
+        self._told: HandedScene | None = None
+        self._versions: PackedVersions | None = None
+        self._plan = ScenePlan(most_gaussians)
+        self._coming: _ComingPass | None = None
+        self._failed_number = 0
+        """The version that could not be packed."""
+        self._ends: list[SceneEnd] = []
+        """Ends of passes that were dropped."""
+
+    def use(self, handed: HandedOn) -> None:
+        """Send what a view hands on from now on."""
+        self.handed = handed
+        if handed.drawing is None:
+            self._drop()
+        elif handed.versions is not self._versions:
+            self._drop()
+            self._versions = handed.versions
+            self._plan = ScenePlan(self._most_gaussians)
+
+    def close(self) -> None:
+        """Give back what is packed for it. Idempotent."""
+        self._drop()
+        self._ends.clear()
+
+    def _drop(self) -> None:
+        """Send no more of the pass that is under way."""
+        coming = self._coming
+        if coming is None:
+            return
+        self._give_back(coming)
+        self._coming = None
+        if coming.end_number:
+            return
+        self._plan.undo()
+        if coming.number:
+            self._ends.append(self._end_of(coming, is_whole=False))
+
+    def _give_back(self, coming: _ComingPass) -> None:
+        packing = coming.packing
+        if packing is not None and self._versions is not None:
+            self._versions.release(packing, self._wake_writer)
+        coming.packing = None
+
+    # -- what is next ------------------------------------------------------------------
+
+    def next_news(self) -> HandedScene | SceneEnd | None:
+        """Return what is to be said at once; None for nothing."""
+        if self._ends:
+            return self._ends.pop(0)
+        message = HandedScene(
+            pane=self._pane, drawing=self.handed.drawing, reason=self.handed.reason
+        )
+        if message == self._told:
+            return None
+        self._told = message
+        return message
+
+    def next(
+        self, pace: ScenePace, share: float, now: float
+    ) -> tuple[SceneMessage | bytes, ...] | None:
+        """Return the next message of a pass, with the data that follow it.
+
+        Args:
+            pace: of the page.
+            share: of the page's line that this pane has.
+            now: seconds by the pace's clock.
+        """
+        coming = self._coming
+        if coming is not None and coming.end_number:
+            if pace.taken_number < coming.end_number:
+                return None
+            self._coming = None
+        if self._coming is None:
+            self._coming = self._choose(pace.rate * share)
+        coming = self._coming
+        if coming is None or not self._is_packed(coming):
+            return None
+        if not coming.number:
+            return (self._begin(coming),)
+        piece = None
+        if not self._is_outdated(coming):
+            piece = next(coming.pieces, None)
+        if piece is not None:
+            return self._send(coming, piece, pace, now)
+        return (self._end(coming, pace, now),)
+
+    def _choose(self, rate: float) -> _ComingPass | None:
+        """Choose a pass and have it packed; None while the page has all."""
+        versions = self._versions
+        if versions is None or self.handed.drawing is None:
+            return None
+        facts = versions.newest
+        if facts is None or facts.number == self._failed_number:
+            return None
+        plan = self._plan.next_pass(
+            PlanFacts(facts.number, facts.gaussians, facts.coefficients), rate
+        )
+        if plan is None:
+            return None
+        if not facts.gaussians:
+            return _ComingPass(plan, facts, None)
+        form = PackingForm(_parts_of(plan), plan.form.gaussians)
+        number = facts.number if plan.refines else None
+        packing = versions.request(form, number, self._wake_writer)
+        if packing is None:
+            self._plan.undo()
+            return None
+        # That thread begins with it.
+        self._wake()
+        return _ComingPass(plan, facts, packing)
+
+    def _is_packed(self, coming: _ComingPass) -> bool:
+        """Return whether a pass can be sent; drop it where it never can be."""
+        packing = coming.packing
+        if packing is None or coming.number:
+            return True
+        if not packing.is_done:
+            return False
+        held = self._plan.held(packing.facts.gaussians)
+        is_too_large = not packing.is_ranked and held < packing.form.gaussians
+        if not packing.has_failed and not is_too_large:
+            return True
+        if packing.has_failed and not coming.plan.refines:
+            self._failed_number = coming.facts.number
+        self._drop()
+        self._wake_writer()
+        return False
+
+    def _begin(self, coming: _ComingPass) -> SceneBegin:
+        """Begin with a pass: with what was packed, which may be of a newer version."""
+        plan = coming.plan
+        packing = coming.packing
+        if packing is not None:
+            coming.facts = packing.facts
+            gaussians = packing.form.gaussians
+            if packing.is_ranked:
+                gaussians = min(plan.form.gaussians, gaussians)
+            plan = ScenePass(
+                coming.facts.number,
+                plan.form._replace(gaussians=gaussians),
+                plan.refines,
+            )
+            self._plan.note_change(plan)
+            coming.plan = plan
+            coming.pieces = _pieces(plan, coming.facts.coefficients)
+        coming.number = self._numbers.next_pass()
+        facts = coming.facts
+        return SceneBegin(
+            pane=self._pane,
+            pass_number=coming.number,
+            version=facts.number,
+            refines=plan.refines,
+            count=plan.form.gaussians,
+            total=facts.gaussians,
+            form="exact" if plan.form.is_exact else "quick",
+            has_harmonics=plan.form.has_harmonics,
+            sh_degree=facts.sh_degree,
+            sh_stored=facts.coefficients,
+            origin=facts.origin,
+            antialiased=facts.antialiased,
+            bytes=_size(plan, facts.coefficients),
+        )
+
+    def _is_outdated(self, coming: _ComingPass) -> bool:
+        """Return whether a refinement is of a version that is not the newest any more."""
+        assert self._versions is not None
+        newest = self._versions.newest
+        is_newest = newest is None or newest.number == coming.facts.number
+        return coming.plan.refines and not is_newest
+
+    def _send(
+        self, coming: _ComingPass, piece: _BlockRun, pace: ScenePace, now: float
+    ) -> tuple[SceneMessage | bytes, ...]:
+        """Return some blocks, in binary messages of bounded size."""
+        assert coming.packing is not None
+        blocks = coming.packing.blocks[piece.part]
+        data = blocks[piece.first : piece.first + piece.blocks].tobytes()
+        number = self._numbers.next_message()
+        pace.sent(number, len(data), now)
+        message = Blocks(
+            pane=self._pane,
+            pass_number=coming.number,
+            number=number,
+            part=piece.part,
+            first=piece.first,
+            count=piece.blocks,
+            bytes=len(data),
+        )
+        starts = range(0, len(data), PART_BYTES)
+        return (message, *(data[start : start + PART_BYTES] for start in starts))
+
+    def _end(self, coming: _ComingPass, pace: ScenePace, now: float) -> SceneEnd:
+        """End a pass, of which nothing is left or wanted."""
+        is_whole = not self._is_outdated(coming)
+        end = self._end_of(coming, is_whole=is_whole)
+        coming.end_number = end.number
+        pace.sent(end.number, 0, now)
+        self._give_back(coming)
+        return end
+
+    def _end_of(self, coming: _ComingPass, *, is_whole: bool) -> SceneEnd:
+        return SceneEnd(
+            pane=self._pane,
+            pass_number=coming.number,
+            number=self._numbers.next_message(),
+            is_whole=is_whole,
+        )
+
+
+def _parts_of(plan: ScenePass) -> tuple[Part, ...]:
+    """Return the parts of blocks that a pass sends."""
+    form = plan.form
+    if plan.refines:
+        return ("harmonics",) if form.has_harmonics else ("exact",)
+    base: Literal["exact", "quick"] = "exact" if form.is_exact else "quick"
+    if form.has_harmonics:
+        return (base, "harmonics")
+    return (base,)
+
+
+def _pieces(plan: ScenePass, coefficients: int) -> Iterator[_BlockRun]:
+    """Yield the pieces in which the blocks of a pass are sent, as many as go together."""
+    blocks = block_count(plan.form.gaussians)
+    for part in _parts_of(plan):
+        step = max(PART_BYTES // part_bytes(part, coefficients), 1)
+        for first in range(0, blocks, step):
+            yield _BlockRun(part, first, min(step, blocks - first))
+
+
+def _size(plan: ScenePass, coefficients: int) -> int:
+    """Return the bytes of all blocks of a pass."""
+    blocks = block_count(plan.form.gaussians)
+    return blocks * sum(part_bytes(part, coefficients) for part in _parts_of(plan))

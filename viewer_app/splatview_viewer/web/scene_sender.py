@@ -1,0 +1,162 @@
+"""The scenes of one page that draws them by itself, side by side on its line."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from splatview_viewer.web.pane_scene import Numbers, PaneScene
+from splatview_viewer.web.scene_pace import ScenePace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from splatview_viewer.core.screen import HandedPane
+    from splatview_viewer.web.messages import SceneMessage
+
+_MOST_PANES = 16
+"""Panes whose scenes a page is sent."""
+
+
+class _Wanted(NamedTuple):
+    """The wishes of the thread that draws."""
+
+    begun: int = 0
+    """Counts how often the page has begun anew."""
+    most_gaussians: int = 0
+    """0: the page draws nothing by itself."""
+    panes: tuple[HandedPane, ...] = ()
+    is_paused: bool = False
+
+
+class SceneSender:
+    """Sends a page what it draws by itself.
+
+    `begin`, `stop`, `put` and `pause` are called by the thread that draws; the rest by
+    the web thread.
+    """
+
+    def __init__(
+        self, wake_writer: Callable[[], None], wake: Callable[[], None]
+    ) -> None:
+        """Start for a page that draws nothing.
+
+        Args:
+            wake_writer: has the page's writer look for something to send.
+            wake: has the thread that draws turn.
+        """
+        self._wake_writer = wake_writer
+        self._wake = wake
+        self._wanted = _Wanted()
+        self._sent_for = _Wanted()
+        """What the web thread knows of that."""
+        self._panes: dict[int, PaneScene] = {}
+        self._order: deque[int] = deque()
+        """The panes, the one last that was served last."""
+        self._numbers = Numbers()
+        self._pace = ScenePace()
+        self._parts: deque[bytes] = deque()
+        """What is left to send of some blocks."""
+
+    # -- in the thread that draws ------------------------------------------------------
+
+    def begin(self, most_gaussians: int) -> None:
+        """Send a page all of its scenes anew, of so many Gaussians at most."""
+        wanted = self._wanted
+        self._wanted = wanted._replace(
+            begun=wanted.begun + 1, most_gaussians=most_gaussians
+        )
+        self._wake_writer()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._wanted = self._wanted._replace(most_gaussians=0, panes=())
+        self._wake_writer()
+
+    def pause(self, is_paused: bool) -> None:
+        """Send nothing while a page is hidden."""
+        self._wanted = self._wanted._replace(is_paused=is_paused)
+        self._wake_writer()
+
+    def put(self, panes: Sequence[HandedPane]) -> None:
+        """Have the page draw these panes, as `SceneIntake.put`."""
+        self._wanted = self._wanted._replace(panes=tuple(panes[:_MOST_PANES]))
+        self._wake_writer()
+
+    @property
+    def handed_panes(self) -> set[int]:
+        """The panes that the page draws by itself."""
+        panes = self._wanted.panes
+        return {pane.number for pane in panes if pane.handed.drawing is not None}
+
+    # -- in the web thread -------------------------------------------------------------
+
+    @property
+    def is_amid_blocks(self) -> bool:
+        """True while parts of some blocks are left to send."""
+        return bool(self._parts)
+
+    def next(self, now: float) -> tuple[SceneMessage | bytes, ...] | None:
+        """Return what to send next; None while there is nothing."""
+        if self._parts:
+            return (self._parts.popleft(),)
+        self._take_wishes()
+        for pane in self._panes.values():
+            news = pane.next_news()
+            if news is not None:
+                return (news,)
+        if self._wanted.is_paused or not self._pace.may_send:
+            return None
+        for _ in range(len(self._order)):
+            self._order.rotate(-1)
+            pane = self._panes[self._order[-1]]
+            messages = pane.next(self._pace, 1 / len(self._handed), now)
+            if messages is not None:
+                message, *parts = messages
+                self._parts.extend(part for part in parts if isinstance(part, bytes))
+                return (message,)
+        return None
+
+    @property
+    def _handed(self) -> list[PaneScene]:
+        """The panes that have a scene; at least one for a share."""
+        panes = list(self._panes.values())
+        return [pane for pane in panes if pane.handed.drawing is not None] or panes
+
+    def _take_wishes(self) -> None:
+        """Take over what the thread that draws wants."""
+        wanted = self._wanted
+        known = self._sent_for
+        if wanted is known:
+            return
+        self._sent_for = wanted
+        if wanted.begun != known.begun or not wanted.most_gaussians:
+            self._close_panes(set(self._panes))
+        self._close_panes(set(self._panes) - {pane.number for pane in wanted.panes})
+        if not wanted.most_gaussians:
+            return
+        for number, handed in wanted.panes:
+            if number not in self._panes:
+                self._panes[number] = PaneScene(
+                    number,
+                    self._numbers,
+                    wanted.most_gaussians,
+                    self._wake_writer,
+                    self._wake,
+                )
+                self._order.append(number)
+            self._panes[number].use(handed)
+
+    def _close_panes(self, numbers: set[int]) -> None:
+        for number in numbers:
+            self._panes.pop(number).close()
+            self._order.remove(number)
+
+    def taken(self, number: int, now: float) -> None:
+        """Note what the page has taken."""
+        self._pace.taken(number, now)
+
+    def end(self) -> None:
+        """Give back all that is packed for the page: it has gone. Idempotent."""
+        self._close_panes(set(self._panes))
+        self._parts.clear()
