@@ -18,6 +18,7 @@ from support.web_clients import Page
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.handed import HandedPlace
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.scene.selecting import mask_of
 from splatview_viewer.shell.user import User
 from splatview_viewer.web import messages as m
 
@@ -109,6 +110,24 @@ def test_page_draws_the_scene_and_moves_its_camera(reader: ScenePage) -> None:
     assert reader.view.picture.is_empty, "nothing was drawn for it"
 
 
+def test_what_is_chosen_is_marked_in_the_interface(reader: ScenePage) -> None:
+    house, page, user = reader
+    rect = user.layout.active.rect
+
+    def covered_pixels() -> int:
+        interface = house.interface(page)
+        assert interface is not None
+        rows = slice(rect.y, rect.y + rect.height)
+        columns = slice(rect.x, rect.x + rect.width)
+        return int(np.count_nonzero(interface[rows, columns, 3]))
+
+    initial = covered_pixels()
+    reader.change(chosen=mask_of(np.ones(COUNT, bool)))
+    house.until(lambda: covered_pixels() > initial + 1000)
+    assert reader.handed.drawing is not None
+    assert page.waiting == 0
+
+
 def test_what_the_viewer_has_to_draw_comes_as_pictures(reader: ScenePage) -> None:
     house, page, _ = reader
     selection = reader.view.state.selection
@@ -141,3 +160,17 @@ def test_what_no_page_should_send_changes_nothing(reader: ScenePage) -> None:
     house.until(lambda: reader.view.state.place.orbit.distance == 1e9)
     camera = reader.view.rig.camera_of_scene(Rect(0, 0, 100, 100))
     assert np.isfinite(camera.viewmat).all()
+
+
+def test_a_page_that_comes_back_gets_all_anew(reader: ScenePage) -> None:
+    house, page, user = reader
+    versions = reader.view.data.handing.versions
+    page.end()
+    house.until(lambda: user not in house.app.users)
+    assert versions.held_bytes == 0
+    page = house.page(900, 520, id="page1")
+    returned = ScenePage(house, page, user)
+    assert house.users[page] is user
+    house.until(lambda: page.waiting)
+    page.send(m.Draws(on=True))
+    house.until(returned.has_drawn)

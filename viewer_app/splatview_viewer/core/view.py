@@ -314,6 +314,9 @@ class View(Generic[Data, State]):
         """
         return HandedOn()
 
+    def draw_over_handed(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw what lies over a picture that was handed on: colours times their alpha."""
+
     def awaits_picture(self, rect: Rect) -> bool:
         """Request the exact picture of the present state, from a program that draws it.
 

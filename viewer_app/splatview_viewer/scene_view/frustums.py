@@ -404,9 +404,13 @@ class Frustums(Tool[TrainedView]):
     def paints(self) -> bool:
         if self._hidden_by_host or self.content is None:
             return False
-        if self.through.is_there:
-            return self.state.comparison != "render"
-        return self.state.shown
+        return self.shows_photo or (self.state.shown and not self.through.is_there)
+
+    @property
+    def shows_photo(self) -> bool:
+        """True while a photograph is compared with the picture."""
+        is_compared = self.state.comparison != "render"
+        return self.content is not None and self.through.is_there and is_compared
 
     @property
     def _hidden_by_host(self) -> bool:

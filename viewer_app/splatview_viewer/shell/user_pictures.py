@@ -111,10 +111,11 @@ class UserPictures:
     def _draw_layers(self, layer: InterfaceLayer, now: float) -> None:
         """Draw the interface and show it, and then the pictures, which may take long."""
         schedule = self._user.schedule
+        self._hand_on()
         if schedule.interface_waits and now >= schedule.next_interface(now):
             schedule.draw_interface(now)
             self._draw_interface(layer.framebuffer.size, now)
-            self._render_interface(layer.framebuffer, clear=True)
+            self._render_layer(layer.framebuffer)
             answers = schedule.interface_answers or not schedule.pictures_answer
             layer.present(self._caption(), self._panes(), answers=answers)
         may_draw = schedule.pictures_wait and now >= schedule.next_pictures(now)
@@ -126,9 +127,6 @@ class UserPictures:
             schedule.pictures_s = time.perf_counter() - started_at
             self._refresh_at = now + TOGETHER
             self._drew_pictures = bool(self._drawn_viewports)
-        elif self._handed_panes:
-            # What lies over the pictures may be elsewhere.
-            self._hand_on()
         if may_draw and not self._drew_pictures:
             # The interface is all that there is to show of it.
             schedule.interface_answers |= schedule.pictures_answer
@@ -142,9 +140,7 @@ class UserPictures:
         self._user.pace.draw(now)
         area = self._user.area()
         self._user.layout.place(area, self._user.screen.state.scale)
-        for feature in self._user.catalogue.features:
-            feature.pull(self._user)
-        self._hand_on()
+        self._pull()
         viewports = self._drawn_viewports
         if not viewports:
             return False
@@ -161,6 +157,11 @@ class UserPictures:
             self._gpu_work.flush()
         return False
 
+    def _pull(self) -> None:
+        """Have views show what those show that they follow."""
+        for feature in self._user.catalogue.features:
+            feature.pull(self._user)
+
     def _hand_on(self) -> None:
         """Have the screen draw by itself what it can."""
         viewports = self._user.layout.visible_viewports
@@ -168,6 +169,7 @@ class UserPictures:
         scenes = self._user.screen.scenes
         if scenes is None:
             return
+        self._pull()
         panes = [HandedPane(each.number, each.hand_on()) for each in viewports]
         scenes.put(panes)
         for viewport, pane in zip(viewports, panes, strict=True):
@@ -225,6 +227,18 @@ class UserPictures:
             self._user.mark_interface(SETTLE)
         if changed:
             self._user.mark(SETTLE)
+
+    def _render_layer(self, framebuffer: moderngl.Framebuffer) -> None:
+        """Render the interface into a layer of its own."""
+        if not self._handed_panes:
+            self._render_interface(framebuffer, clear=True)
+            return
+        framebuffer.use()
+        framebuffer.clear()
+        for viewport in self._user.layout.visible_viewports:
+            if viewport.number in self._handed_panes:
+                viewport.draw_over_handed(framebuffer)
+        self._render_interface(framebuffer)
 
     def _render_interface(
         self, framebuffer: moderngl.Framebuffer, *, clear: bool = False

@@ -374,6 +374,14 @@ class Viewport:
         )
         return handed._replace(drawing=drawing)
 
+    def draw_over_handed(self, framebuffer: moderngl.Framebuffer) -> None:
+        """Draw what lies over a picture that the screen draws by itself."""
+
+        def draw(view: ShownView) -> None:
+            view.view.draw_over_handed(framebuffer, self.rect)
+
+        self._ask(draw, None)
+
     def _prepare(self, view: ShownView) -> None:
         """Tell a view that is about to be drawn what is around it."""
         host = view.view.host

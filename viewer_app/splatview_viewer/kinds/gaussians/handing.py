@@ -29,6 +29,7 @@ from splatview_viewer.core.handed import (
 from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.scene import color_maps
+from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.tool import ORBIT
 
@@ -142,8 +143,8 @@ def _reason_against(view: GaussianView) -> str:
         return "Some Gaussians are hidden or marked."
     if SHOWS[state.show].is_mapped and _range_by_hand(view) is None:
         return "The range of its colours is measured in the picture."
-    if view.tools.paints:
-        return "Cameras, photographs or chosen Gaussians are drawn into the picture."
+    if view.tools.of(Frustums).shows_photo:
+        return "A photograph is compared with the picture."
     return ""
 
 

@@ -224,6 +224,9 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
             self._drawn_loads = self.data.loads
         return handed
 
+    def draw_over_handed(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        self.tools.draw(framebuffer, rect)
+
     def _suits_device(self, gpu: int | None) -> bool:
         """Return whether CUDA alone may draw the next picture on a GPU; None: on any."""
         drawn_on = self.data.renderer.gpu
