@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.gpu.costs import SCALES, scaled_size
 from splatview_viewer.gpu.governor import SWITCH, WITH_DEPTH, Governor
 from splatview_viewer.kinds.rendered.budget import PictureBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZE = (1280, 720)
 
@@ -267,40 +271,147 @@ def test_cost_of_a_scene_does_not_delay_the_screen(
     assert used == pytest.approx(remaining, rel=0.15, abs=1.2 * scene)
 
 
-def test_worker_uses_the_rest_of_the_share_and_delays_no_picture(
-    governor: Governor, clock: Clock
-) -> None:
-    """A function takes 20 ms, and each picture on the screen 0.5 ms and a turn."""
+class WorkerRun(NamedTuple):
+    """The rates and shares of a viewer that shows a function's pictures."""
+
+    screen_hz: float
+    worker_hz: float
+    """Pictures of the function a second."""
+    used_share: float
+    worker_share: float
+    """As the account has them, on average after the first 1.5 s."""
+    last_scale: float
+
+
+def run_worker(
+    clock: Clock,
+    milliseconds: Callable[[float], float],
+    *,
+    display_ms: float = 0.6,
+    versions_hz: float = math.inf,
+    first_ms: float = 311.0,
+) -> WorkerRun:
+    """Have a viewer show a function's pictures, which is needed by others as well.
+
+    Args:
+        clock: is turned by 6 s.
+        milliseconds: returns those of the GPU for a picture, by its scale.
+        display_ms: those of a picture on the screen, beside a turn.
+        versions_hz: new pictures a second are wanted of a camera at rest; inf: it moves.
+        first_ms: those of the first picture, as kernels are loaded.
+    """
+    governor = needed_by_others(clock)
     budget = PictureBudget(governor, "scene")
-    camera = Camera(np.eye(4), np.eye(3), *SIZE)
-    end = clock.now + 20.0
-    due = clock.now
-    answer_at = math.inf
-    displays = 0
-    drawn = 0
-    while clock.now < end:
-        if clock.now >= answer_at:
-            budget.charge(camera, 20.0)
-            drawn += 1
-            answer_at = math.inf
-        if math.isinf(answer_at) and budget.allows(camera):
-            answer_at = clock.now + 0.02
-        if clock.now >= max(due, governor.next_picture()):
+    moves = math.isinf(versions_hz)
+    start = clock.now
+    screen_due = asked_due = start
+    answer: tuple[float, Camera, float] | None = None
+    sizes = list[int]()
+    displays = pictures_on_screen = 0
+    shares = list[float]()
+    worker_shares = list[float]()
+    full = Camera(np.eye(4), np.eye(3), *SIZE)
+    while clock.now < start + 6.0:
+        if answer is not None and clock.now >= answer[0]:
+            budget.charge(answer[1], answer[2])
+            sizes.append(answer[1].width)
+            answer = None
+        scale = budget.draft_scale(full) if moves else 1.0
+        camera = full.resized(*scaled_size(SIZE, scale))
+        if answer is None and clock.now >= asked_due and budget.allows(camera):
+            gpu_ms = milliseconds(scale) if sizes else first_ms
+            answer = clock.now + gpu_ms * 1e-3, camera, gpu_ms
+            asked_due = max(asked_due + 1 / versions_hz, clock.now)
+        is_wanted = moves or len(sizes) > pictures_on_screen
+        if is_wanted and clock.now >= max(screen_due, governor.next_picture()):
+            pictures_on_screen = len(sizes)
             governor.begin_picture()
-            governor.record(("compose", *SIZE), 0.5)
-            governor.charge(("compose", *SIZE), "opengl")
-            due = max(due + 1 / 60, clock.now - 1 / 60)
+            governor.record(("moved", *SIZE), display_ms)
+            governor.charge(("moved", *SIZE), "opengl")
+            screen_due = max(screen_due + 1 / 60, clock.now - 1 / 60)
             displays += 1
         clock.now += 0.001
-    assert displays >= 59 * 20
-    used = displays * (0.5 + SWITCH) + drawn * (20.0 + SWITCH)
-    assert used == pytest.approx(100.0 * 20, rel=0.05)
-    account = governor.account
-    assert account.used_share == pytest.approx(0.1, abs=0.025)
-    assert account.worker_share < account.used_share
-    account.shared = False
+        if clock.now > start + 1.5:
+            shares.append(governor.account.used_share)
+            worker_shares.append(governor.account.worker_share)
+    return WorkerRun(
+        displays / 6,
+        len(sizes) / 6,
+        float(np.mean(shares)),
+        float(np.mean(worker_shares)),
+        sizes[-1] / SIZE[0],
+    )
+
+
+def fixed_ms(_: float) -> float:
+    return 24.0
+
+
+def pixels_ms(scale: float) -> float:
+    return 3.0 + 21.0 * scale**2
+
+
+def quick_ms(scale: float) -> float:
+    """Return those of a function of 3 ms beside a training."""
+    return 2.0 + 4.4 * scale**2
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "least_hz", "scale"),
+    [(fixed_ms, 1.7, 1.0), (pixels_ms, 4.0, 0.5), (quick_ms, 7.0, 0.84)],
+)
+def test_worker_has_half_of_the_share_while_the_camera_moves(
+    clock: Clock, milliseconds: Callable[[float], float], least_hz: float, scale: float
+) -> None:
+    """Load kernels for 311 ms at first, as measured on an H200, and keep the screen."""
+    run = run_worker(clock, milliseconds)
+    assert run.used_share <= 0.101
+    assert run.worker_share >= 0.045
+    assert run.screen_hz >= 40
+    assert run.worker_hz >= least_hz
+    assert run.last_scale == pytest.approx(scale, abs=0.002), (
+        "fewer pixels, if it helps"
+    )
+
+
+@pytest.mark.parametrize(("milliseconds", "hz"), [(fixed_ms, 3.7), (quick_ms, 10.0)])
+def test_worker_stays_within_the_share_as_versions_come(
+    clock: Clock, milliseconds: Callable[[float], float], hz: float
+) -> None:
+    run = run_worker(clock, milliseconds, versions_hz=10.0)
+    assert run.used_share <= 0.101
+    assert run.worker_hz == pytest.approx(hz, rel=0.1)
+
+
+def test_worker_is_paced_by_its_usual_cost(clock: Clock) -> None:
+    """One slow picture holds back the next ones a little, a slower function for good."""
+    governor = needed_by_others(clock)
+    budget = PictureBudget(governor, "scene")
+    camera = Camera(np.eye(4), np.eye(3), *SIZE)
+
+    def seconds_until_allowed() -> float:
+        start = clock.now
+        while not budget.allows(camera):
+            clock.now += 0.01
+        return clock.now - start
+
+    for ms in (400.0, 20.0, 20.0, 20.0):
+        usual_s = seconds_until_allowed()
+        budget.charge(camera, ms)
+    clock.now += 6.0
+    seconds_until_allowed()
+    budget.charge(camera, 400.0)
+    assert seconds_until_allowed() < 6 * usual_s
+    budget.charge_fault()
+    assert seconds_until_allowed() < 4 * usual_s
+    for _ in range(4):
+        seconds_until_allowed()
+        budget.charge(camera, 400.0)
+        clock.now += 6.0
+    assert budget.expected_ms(camera) == 400.0
+    governor.account.shared = False
     for _ in range(9):
-        budget.charge(camera, 20.0)
+        budget.charge(camera, 400.0)
         assert budget.allows(camera)
 
 

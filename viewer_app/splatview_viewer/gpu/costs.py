@@ -108,6 +108,11 @@ def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     )
 
 
+def scale_within(most_scale: float) -> float:
+    """Return the highest of SCALES that is not above a scale; itself below them all."""
+    return next((scale for scale in SCALES if scale <= most_scale), most_scale)
+
+
 def estimate(costs: Costs, scale: float) -> float:
     """Return the milliseconds of a picture at a scale, from those known at others.
 

@@ -47,6 +47,9 @@ moved along."""
 _DISPLAY_SHARE = 0.65
 """Part of the share that pictures on the screen take at most that show a scene's last
 picture moved."""
+WORKER_SHARE = 0.5
+"""Part of the share that pictures on the screen leave to a worker whose picture is
+awaited."""
 _ENOUGH = 45.0
 """Pictures a second on the screen with which moving the last one along goes on, once
 FLUENT seemed possible."""
@@ -217,6 +220,12 @@ class Governor:
         """Return the milliseconds that a work takes; None if it was not measured."""
         return self._costs.cost(work_key)
 
+    def costs_by_scale(
+        self, name: str, size: tuple[int, int], *options: object
+    ) -> Costs:
+        """Return the known costs of a work at SCALES, as `WorkCosts.by_scale`."""
+        return self._costs.by_scale(name, size, *options)
+
     # -- what may be done -----------------------------------------------------------------
 
     def next_picture(self) -> float:
@@ -230,10 +239,13 @@ class Governor:
         due = now - account.balance(now) / account.ms_per_second
         is_saving = account.goal_ms > 0
         display_ms = self._moved_ms
-        if display_ms is None and self._pictures.is_worker_awaited:
-            display_ms = self._pictures.display_ms("")
+        display_share = _DISPLAY_SHARE
+        if self._pictures.is_worker_awaited:
+            display_share = 1 - WORKER_SHARE
+            if display_ms is None:
+                display_ms = self._pictures.display_ms("")
         if account.limited and is_saving and display_ms is not None:
-            period = display_ms / (account.ms_per_second * _DISPLAY_SHARE)
+            period = display_ms / (account.ms_per_second * display_share)
             due = max(due, self._picture_at + period)
         if due <= now:
             return 0.0

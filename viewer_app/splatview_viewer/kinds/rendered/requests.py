@@ -279,7 +279,9 @@ class PictureRequests:
         for earlier in [n for n in self._requests if n <= request_number]:
             del self._requests[earlier]
         seconds = max(self._now - sent.sent_at, 0.0)
-        if is_worker:
+        if is_worker and pixels is None:
+            self.budget.charge_fault()
+        elif is_worker:
             # It cannot have worked longer than it took to answer.
             gpu_ms = min(float(meta.get("gpu_ms", 0.0)), seconds * 1e3)
             self.budget.charge(sent.request.camera, gpu_ms)

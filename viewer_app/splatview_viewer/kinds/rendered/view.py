@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import Info, Section, Wants
+from splatview_viewer.gpu.costs import scale_within, scaled_size
 from splatview_viewer.kinds.rendered.commands import commands_of, find_commands
 from splatview_viewer.kinds.rendered.content import RenderedContent
 from splatview_viewer.kinds.rendered.layer import PictureLayer, can_move
@@ -107,7 +108,10 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
             budget_scale = self.data.requests.budget.draft_scale(camera)
             is_moved = self.state.smooth and picture.pixels.depth is not None
             limit_s = _MOVED_DRAFT_S if is_moved else _DRAFT_S
-            scale = min(_draft_scale(picture, camera, limit_s), budget_scale)
+            # A few sizes alone, so that the cost of each is measured often.
+            scale = scale_within(
+                min(_draft_scale(picture, camera, limit_s), budget_scale)
+            )
             if scale < 1:
                 request = PictureRequest(_scaled(camera, scale), loads, is_draft=True)
         elif picture is not None and _is_same_view(picture.camera, camera):
@@ -390,9 +394,7 @@ def _draft_scale(picture: FunctionPicture, camera: Camera, limit_s: float) -> fl
 
 def _scaled(camera: Camera, scale: float) -> Camera:
     """Return a camera that sees the same in fewer pixels."""
-    width = max(round(camera.width * scale), 1)
-    height = max(round(camera.height * scale), 1)
-    return camera.resized(width, height)
+    return camera.resized(*scaled_size((camera.width, camera.height), scale))
 
 
 def _is_same_view(first: Camera, second: Camera) -> bool:
