@@ -143,16 +143,16 @@ def test_viewers_agree_and_the_end_of_one_loses_nothing(
 ) -> None:
     time = controls.slider("time", 0.0, 1.0)
     save = controls.button("save")
-    other = Panel(script, script.attach())
+    second_panel = Panel(script, script.attach())
     panel.until_value("time", 0.0)
-    other.until_value("time", 0.0)
+    second_panel.until_value("time", 0.0)
     panel.stream.set_control("time", 0.25)
     panel.until_value("time", 0.25)
-    other.stream.set_control("time", 0.75)
-    other.stream.set_control("save", clicks=1)
+    second_panel.stream.set_control("time", 0.75)
+    second_panel.stream.set_control("save", clicks=1)
     # What it has sent counts, whatever becomes of it.
-    other.viewer.close()
-    script.viewers.remove(other.viewer)
+    second_panel.viewer.close()
+    script.viewers.remove(second_panel.viewer)
     panel.until_value("save", 1)
     assert panel.value("time") == 0.75
     assert time.value == 0.75
@@ -178,15 +178,15 @@ def test_run_shows_controls_from_its_beginning_and_the_next_one_again(
     subscriber: Subscriber,
 ) -> None:
     time = controls.slider("time", 0.0, 1.0)
-    for number in (1, 2):
+    for run_index in (1, 2):
         splatview.publish(torch.zeros(2, 2))
         stream = stream_of(subscriber, "controls")
 
-        def shown() -> Any:
+        def shown_controls() -> Any:
             subscriber.poll()
             return copied(stream)  # noqa: B023
 
-        frame = wait_until(shown, f"controls of run {number}")
+        frame = wait_until(shown_controls, f"controls of run {run_index}")
         assert [control.name for control in decode(frame[2]["controls"])] == ["time"]
         splatview.close()
     time.value = 0.5

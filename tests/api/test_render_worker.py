@@ -320,9 +320,9 @@ def test_lines_that_each_restarted_worker_writes_are_printed_once(
 ) -> None:
     output = WorkerOutput("scene")
     with caplog.at_level(logging.WARNING, "splatview"):
-        for number in range(3):
+        for line_index in range(3):
             output.begin()
-            output.take(f"Thread 0x{number}f crashed")
+            output.take(f"Thread 0x{line_index}f crashed")
             output.take("step 7")
             output.take("step 8")
             output.log_end("ended with code 3")
@@ -331,8 +331,8 @@ def test_lines_that_each_restarted_worker_writes_are_printed_once(
     assert list(output.lines) == ["Thread 0x2f crashed", "step 7", "step 8"]
     assert caplog.messages == ["splatview: scene: ended with code 3"]
     output.begin()
-    for number in range(5000):
-        output.take(f"line{number * 'a'}")
+    for line_index in range(5000):
+        output.take(f"line{line_index * 'a'}")
     last_line = capfd.readouterr().err.splitlines()[-1]
     assert last_line == "scene: more than 1,000 lines: the others are not printed"
 

@@ -21,7 +21,7 @@ _Scene = tuple[np.ndarray, np.ndarray]
 """Poses (N, 4, 4) and points (M, 3)."""
 
 
-def _look_at(position: np.ndarray, target: np.ndarray) -> np.ndarray:
+def _facing_pose(position: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return world to camera, OpenCV axes.
 
     -y is up, unless the camera looks along it.
@@ -36,11 +36,11 @@ def _look_at(position: np.ndarray, target: np.ndarray) -> np.ndarray:
     return view
 
 
-def _look_at_each(positions: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def _facing_poses(positions: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Return (N, 4, 4) from positions (N, 3) to targets (3,) or (N, 3)."""
     targets = np.broadcast_to(targets, positions.shape)
     pairs = zip(positions, targets, strict=True)
-    return np.stack([_look_at(position, target) for position, target in pairs])
+    return np.stack([_facing_pose(position, target) for position, target in pairs])
 
 
 def _circle(count: int, radius: float, height: float) -> np.ndarray:
@@ -52,14 +52,14 @@ def _circle(count: int, radius: float, height: float) -> np.ndarray:
 def _ring(random: np.random.Generator) -> _Scene:
     points = random.uniform(-0.7, 0.7, (800, 3))
     positions = _circle(24, 2.6, -0.8)
-    return _look_at_each(positions, np.zeros(3)), points
+    return _facing_poses(positions, np.zeros(3)), points
 
 
 def _sphere(random: np.random.Generator) -> _Scene:
     positions = random.normal(size=(40, 3))
     positions *= 3 / np.linalg.norm(positions, axis=1, keepdims=True)
     points = random.uniform(-0.6, 0.6, (800, 3))
-    return _look_at_each(positions, np.zeros(3)), points
+    return _facing_poses(positions, np.zeros(3)), points
 
 
 def _garden(random: np.random.Generator) -> _Scene:
@@ -67,7 +67,7 @@ def _garden(random: np.random.Generator) -> _Scene:
     table = random.normal(0, 0.3, (1500, 3))
     surroundings = random.normal(size=(1000, 3)) * (4, 1, 4)
     positions = _circle(30, 1.4, -0.5)
-    poses = _look_at_each(positions, np.zeros(3))
+    poses = _facing_poses(positions, np.zeros(3))
     return poses, np.concatenate([table, surroundings])
 
 
@@ -75,17 +75,17 @@ def _forward(random: np.random.Generator) -> _Scene:
     positions = random.uniform(-0.4, 0.4, (20, 3)) * (1, 1, 0)
     ahead = np.array([0, 0, 4.0])
     points = random.uniform((-3, -2, 3), (3, 2, 7), (1500, 3))
-    return _look_at_each(positions, positions + ahead), points
+    return _facing_poses(positions, positions + ahead), points
 
 
-def _room(random: np.random.Generator) -> _Scene:
+def _room_scene(random: np.random.Generator) -> _Scene:
     """Return a room with cameras in its middle that look outward."""
     walls = random.uniform(-3, 3, (1500, 3))
     axis = random.integers(0, 3, 1500)
     rows = np.arange(1500)
     walls[rows, axis] = 3 * np.sign(walls[rows, axis])
     positions = _circle(24, 0.3, 0.0)
-    return _look_at_each(positions, 4 * positions), walls
+    return _facing_poses(positions, 4 * positions), walls
 
 
 def _nadir(random: np.random.Generator) -> _Scene:
@@ -93,14 +93,14 @@ def _nadir(random: np.random.Generator) -> _Scene:
     x, z = np.meshgrid(np.linspace(-40, 40, 7), np.linspace(-40, 40, 7))
     positions = np.stack([x.ravel(), np.full(x.size, -12.0), z.ravel()], 1)
     down = np.array([0, 12.0, 0])
-    return _look_at_each(positions, positions + down), points
+    return _facing_poses(positions, positions + down), points
 
 
 def _corridor(random: np.random.Generator) -> _Scene:
     points = random.uniform((-1.5, -1.5, -5), (1.5, 1.5, 60), (3000, 3))
     positions = np.stack([(0, 0, z) for z in np.linspace(0, 50, 40)]).astype(float)
     ahead = np.array([0, 0.1, 3.0])
-    return _look_at_each(positions, positions + ahead), points
+    return _facing_poses(positions, positions + ahead), points
 
 
 def _random_points(random: np.random.Generator) -> _Scene:
@@ -119,7 +119,7 @@ _RIGHT_SCENES = (
     _sphere,
     _garden,
     _forward,
-    _room,
+    _room_scene,
     _nadir,
     _corridor,
     _random_points,

@@ -63,9 +63,9 @@ def test_size_is_bounded(size: int) -> None:
 
 
 def test_too_many_controls_are_refused() -> None:
-    plain = msgspec.to_builtins(CONTROLS[1])
+    control_dict = msgspec.to_builtins(CONTROLS[1])
     with pytest.raises(msgspec.DecodeError):
-        decode(msgspec.msgpack.encode([plain] * 10_001))
+        decode(msgspec.msgpack.encode([control_dict] * 10_001))
 
 
 @pytest.mark.parametrize("clicks", [-1, 1001])
@@ -83,16 +83,16 @@ def test_declarations_and_settings_cross(pair: Pair) -> None:
     layout = FrameLayout("controls", ("controls",), tuple(packed.shape))
     stream.describe(layout)
     stream.publish_awaited(((packed,), {}))
-    asked: list[messages.SetControl] = []
-    pair.publisher.on_request["SetControl", "controls"] = asked.append
+    received: list[messages.SetControl] = []
+    pair.publisher.on_request["SetControl", "controls"] = received.append
     remote = pair.until(lambda: next(iter(pair.viewer.streams), None))
     remote.set_control("time", 0.25)  # not opened yet: nothing is sent
     remote.open()
     pair.until_read(stream)
     remote.set_control("time", 0.75)
     remote.set_control("save", clicks=2)
-    pair.until(lambda: len(asked) == 2)
-    assert [(m.control, m.value, m.clicks) for m in asked] == [
+    pair.until(lambda: len(received) == 2)
+    assert [(m.control, m.value, m.clicks) for m in received] == [
         ("time", 0.75, 0),
         ("save", 0, 2),
     ]

@@ -219,8 +219,8 @@ def test_hostile_masks_are_bounded_and_never_mixed(run: _Run) -> None:
 
     def send(number: int, offset: int, count: int = count, value: int = 255) -> None:
         bits = bytes([value]) * min(piece_size, (count + 7) // 8 - offset)
-        piece = messages.SelectionBits(index, number, count, offset, bits)
-        assert link.send(messages.encode(piece))
+        selection_bits = messages.SelectionBits(index, number, count, offset, bits)
+        assert link.send(messages.encode(selection_bits))
         pair.pump()
 
     refused = run.dropped_messages()

@@ -445,7 +445,7 @@ class _NumberFirst(_Ring):
     def commit(
         self, slot: int, even_sequence: int, header: bytes, version: int
     ) -> None:
-        self._words[self.first_words[slot] + SEQ] = even_sequence
+        self._slot_words[self.first_words[slot] + SEQ] = even_sequence
         super().commit(slot, even_sequence, header, version)
 
 
@@ -477,10 +477,10 @@ class _Early(_GpuReader):
 
     def find_newest(self, after: int) -> tuple[int, int]:
         versions = [
-            self._words[first_word + VERSION] for first_word in self.first_words
+            self._slot_words[first_word + VERSION] for first_word in self.first_words
         ]
         slot = versions.index(max(versions))
-        sequence = self._words[self.first_words[slot] + SEQ]
+        sequence = self._slot_words[self.first_words[slot] + SEQ]
         if versions[slot] > after and sequence % 2 == 0:
             return slot, sequence
         return -1, 0

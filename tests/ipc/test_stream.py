@@ -66,7 +66,7 @@ class SteadyTrainer:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
-        self.looks = 0
+        self.helper_calls = 0
         """Turns and looks of the helper."""
         pair.publish(image(0))
         shows(pair, 0)
@@ -78,13 +78,13 @@ class SteadyTrainer:
             self.pair.now += 0.001
             self.pair.publish(image(1))
             if self.pair.now >= self._due:
-                self._turn()
+                self._turn_helper()
 
-    def _turn(self) -> None:
+    def _turn_helper(self) -> None:
         due = self.pair.turn_helper()
         assert due is not None
         self._due = due
-        self.looks += 1
+        self.helper_calls += 1
 
     def seconds_behind(self) -> float:
         """Turn the helper until the viewer has the last version; return how long."""
@@ -93,7 +93,7 @@ class SteadyTrainer:
         assert stream.is_behind()
         while stream.is_behind():
             self.pair.now = self._due
-            self._turn()
+            self._turn_helper()
         return self.pair.now - stopped_at
 
 
@@ -101,17 +101,17 @@ def test_the_helper_looks_seldom_at_a_steady_trainer_but_sees_it_stop(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = SteadyTrainer(pair)
-    turns: list[float] = []
+    turn_times: list[float] = []
     turn = published(pair).turn
 
     def noted_turn(now: float) -> float | None:
-        turns.append(now)
+        turn_times.append(now)
         return turn(now)
 
     monkeypatch.setattr(published(pair), "turn", noted_turn)
     trainer.publish_for(3)
-    assert trainer.looks < 12
-    assert len(turns) < 4
+    assert trainer.helper_calls < 12
+    assert len(turn_times) < 4
     assert trainer.seconds_behind() < 0.51
     # The end of a burst is not waited for as long.
     trainer.publish_for(0.02)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-    from splatview_viewer.blocks.layout import Part
+    from splatview_viewer.blocks.layout import BlockPart
 
 VIEWS = ("0", "0_aa", "1", "2")
-DECIBELS: dict[tuple[str, Part], int] = {
+DECIBELS: dict[tuple[str, BlockPart], int] = {
     ("biker", "exact"): 66,
     ("playbot", "exact"): 62,
     ("random", "exact"): 57,

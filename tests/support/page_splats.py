@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.blocks.layout import Part
+from splatview_viewer.blocks.layout import BlockPart
 from splatview_viewer.blocks.packing import BlockedScene
 from splatview_viewer.blocks.unpacking import unpacked
 
@@ -48,16 +48,16 @@ class PackedScene:
     """A scene in blocks, with all that a page needs."""
 
     version: dict[str, Any]
-    packed_parts: list[tuple[Part, np.ndarray]]
+    packed_parts: list[tuple[BlockPart, np.ndarray]]
     unpacked: GaussianScene
     """What the blocks say."""
 
 
-def packed(scene: GaussianScene, form: Part = "exact") -> PackedScene:
+def packed(scene: GaussianScene, form: BlockPart = "exact") -> PackedScene:
     """Pack a scene; `form` is that of its Gaussians."""
     blocked = BlockedScene.of(scene)
     blocks = blocked.pack(form).numpy()
-    packed_parts: list[tuple[Part, np.ndarray]] = [(form, blocks)]
+    packed_parts: list[tuple[BlockPart, np.ndarray]] = [(form, blocks)]
     harmonics = None
     if blocked.coefficients:
         harmonics = blocked.pack("harmonics").numpy()
@@ -80,7 +80,7 @@ class PageSplats:
     def __init__(self, page: Page) -> None:
         self._page = page
         self._body = b""
-        self._sizes: list[tuple[Part, int, int]] = []
+        self._sizes: list[tuple[BlockPart, int, int]] = []
         page.route("**/blocks", self._answer)
         page.evaluate(_START)
 

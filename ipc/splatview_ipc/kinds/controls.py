@@ -37,8 +37,8 @@ MAX_NUMBERS = 16
 _TENSORS: Rules = {"controls": (("uint8",), ("bytes",))}
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
-_Numbers = Annotated[tuple[float, ...], msgspec.Meta(max_length=MAX_NUMBERS)]
-Value = bool | int | float | _Text | _Numbers
+_Vector = Annotated[tuple[float, ...], msgspec.Meta(max_length=MAX_NUMBERS)]
+Value = bool | int | float | _Text | _Vector
 
 
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +112,7 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     isinstance(value, tuple)
                     and isinstance(self.value, tuple)
                     and 0 < len(value) == len(self.value) <= MAX_NUMBERS
-                    and all(self._is_within(number) for number in value)
+                    and all(self._is_within(component) for component in value)
                 )
 
     def _is_within(self, value: object) -> bool:
@@ -127,7 +127,9 @@ def _is_color(value: object) -> bool:
     return (
         isinstance(value, tuple)
         and len(value) == 3
-        and all(isinstance(part, int | float) and 0 <= part <= 1 for part in value)
+        and all(
+            isinstance(channel, int | float) and 0 <= channel <= 1 for channel in value
+        )
     )
 
 

@@ -73,8 +73,8 @@ class SlotReader(SlotLayout):
             fds: the descriptors of each token; they stay the caller's.
         """
         self._map = open_segment(ref, fds, PAGE)
-        self._words = memoryview(self._map)[:PAGE].cast("Q")
-        super().__init__(self._words[SLOT_COUNT], self._words[CAPACITY])
+        self._slot_words = memoryview(self._map)[:PAGE].cast("Q")
+        super().__init__(self._slot_words[SLOT_COUNT], self._slot_words[CAPACITY])
         if not self._is_valid(ref.size):
             SlotReader.close(self)
             raise SharingError("the announced ring is not one")
@@ -90,7 +90,7 @@ class SlotReader(SlotLayout):
 
     def _is_valid(self, segment_size: int) -> bool:
         """Return whether the control page describes a ring within the segment."""
-        if self._words[MAGIC_WORD] != MAGIC:
+        if self._slot_words[MAGIC_WORD] != MAGIC:
             return False
         if not limits.MIN_SLOTS <= self.slot_count <= limits.MAX_SLOTS:
             return False
@@ -121,7 +121,7 @@ class SlotReader(SlotLayout):
         """Return the newest complete frame over `after`, or the oldest one."""
         for _ in range(attempts):
             if oldest:
-                slot, seq = _find_oldest(self._words, self.first_words, after)
+                slot, seq = _find_oldest(self._slot_words, self.first_words, after)
             else:
                 slot, seq = self.find_newest(after)
             if slot < 0:
@@ -145,7 +145,7 @@ class SlotReader(SlotLayout):
 
     def holds(self, version: int) -> bool:
         """Return whether a version, or a newer one, was written; see `Reader.holds`."""
-        slot_words = self._words
+        slot_words = self._slot_words
         return any(slot_words[first + VERSION] >= version for first in self.first_words)
 
     def find_newest(self, after: int) -> tuple[int, int]:
@@ -153,7 +153,7 @@ class SlotReader(SlotLayout):
 
         Returns slot -1 if no version is over `after`.
         """
-        slot_words = self._words
+        slot_words = self._slot_words
         newest = (-1, 0)
         best_version = after
         for slot, first_word in enumerate(self.first_words):
@@ -170,9 +170,9 @@ class SlotReader(SlotLayout):
         Raises ValueError for numbers out of range.
         """
         first_word = self.first_words[slot]
-        version = self._words[first_word + VERSION]
-        time_ns = self._words[first_word + TIME]
-        step = self._words[first_word + STEP]
+        version = self._slot_words[first_word + VERSION]
+        time_ns = self._slot_words[first_word + TIME]
+        step = self._slot_words[first_word + STEP]
         if max(version, time_ns) > limits.MAX_COUNTER:
             raise ValueError("version or time out of range")
         if step > _MAX_SIGNED:
@@ -182,14 +182,16 @@ class SlotReader(SlotLayout):
     def _read_header(self, slot: int) -> bytes:
         """Return the bytes of a slot's header, at most HEADER_BYTES."""
         start = self.header_offsets[slot]
-        size = min(self._words[self.first_words[slot] + HEADER_LENGTH], HEADER_BYTES)
+        size = min(
+            self._slot_words[self.first_words[slot] + HEADER_LENGTH], HEADER_BYTES
+        )
         return self._map[start : start + size]
 
     def is_unchanged(self, slot: int, seq: int) -> bool:
         """Return whether a slot has had this sequence number until now."""
         full_fence()
         try:
-            return self._words[self.first_words[slot] + SEQ] == seq
+            return self._slot_words[self.first_words[slot] + SEQ] == seq
         except ValueError:
             # This reader was closed, as when its writer ended: the slot is not written
             # any more.
@@ -233,7 +235,7 @@ class SlotReader(SlotLayout):
 
     def close(self) -> None:
         """Unmap the segment; a frame still in use keeps its memory. Idempotent."""
-        self._words.release()
+        self._slot_words.release()
         close_map(self._map)
 
 

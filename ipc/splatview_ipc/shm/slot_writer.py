@@ -71,10 +71,10 @@ class SlotWriter(SlotLayout):
         """
         super().__init__(slot_count, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")
-        self._words = memoryview(self.segment.map).cast("Q")
-        self._words[CAPACITY] = self.capacity
-        self._words[SLOT_COUNT] = slot_count
-        self._words[MAGIC_WORD] = MAGIC
+        self._slot_words = memoryview(self.segment.map).cast("Q")
+        self._slot_words[CAPACITY] = self.capacity
+        self._slot_words[SLOT_COUNT] = slot_count
+        self._slot_words[MAGIC_WORD] = MAGIC
         self._layout: list[Any] | None = None
         self._tensor_headers: tuple[TensorHeader, ...] = ()
         self._slot_targets: list[list[torch.Tensor]] = []
@@ -121,7 +121,7 @@ class SlotWriter(SlotLayout):
 
     def set_done(self, slot: int, even_sequence: int) -> None:
         """Store that the copy into a slot has ended."""
-        self._words[self.first_words[slot] + DONE] = even_sequence
+        self._slot_words[self.first_words[slot] + DONE] = even_sequence
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether a slot has space for these tensors; see `Writer.fits`."""
@@ -183,29 +183,29 @@ class SlotWriter(SlotLayout):
 
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
-        words = self._words
+        slot_words = self._slot_words
         last = self._last
         newest = -1
         first_word = self.first_words[last]
-        if last >= 0 and words[first_word + DONE] != words[first_word + SEQ]:
+        if last >= 0 and slot_words[first_word + DONE] != slot_words[first_word + SEQ]:
             # A GPU is behind: an older slot is the newest complete one.
             newest = self._newest_done()
         for step in range(1, self.slot_count):
             slot = (last + step) % self.slot_count
             first_word = self.first_words[slot]
-            is_done = words[first_word + DONE] == words[first_word + SEQ]
+            is_done = slot_words[first_word + DONE] == slot_words[first_word + SEQ]
             if is_done and slot != newest:
                 return slot
         return -1
 
     def _newest_done(self) -> int:
         """Return the complete slot with the highest version, -1 if there is none."""
-        words = self._words
+        slot_words = self._slot_words
         newest = -1
         best_version = 0
         for slot, first_word in enumerate(self.first_words):
-            version = words[first_word + VERSION]
-            is_done = words[first_word + DONE] == words[first_word + SEQ]
+            version = slot_words[first_word + VERSION]
+            is_done = slot_words[first_word + DONE] == slot_words[first_word + SEQ]
             if is_done and version > best_version:
                 newest = slot
                 best_version = version
@@ -214,8 +214,8 @@ class SlotWriter(SlotLayout):
     def begin(self, slot: int) -> int:
         """Start to write a slot; return the even number that its `done` must become."""
         index = self.first_words[slot] + SEQ
-        odd_sequence = self._words[index] + 1
-        self._words[index] = odd_sequence
+        odd_sequence = self._slot_words[index] + 1
+        self._slot_words[index] = odd_sequence
         # On x86 as well: large copies overtake the stores before them.
         full_fence()
         return odd_sequence + 1
@@ -227,15 +227,15 @@ class SlotWriter(SlotLayout):
 
         `version` 0: no reader gets it.
         """
-        words = self._words
+        slot_words = self._slot_words
         first_word = self.first_words[slot]
         start = self.header_offsets[slot]
         self.segment.map[start : start + len(header)] = header
-        words[first_word + HEADER_LENGTH] = len(header)
-        words[first_word + VERSION] = version
-        words[first_word + TIME] = time.time_ns()
+        slot_words[first_word + HEADER_LENGTH] = len(header)
+        slot_words[first_word + VERSION] = version
+        slot_words[first_word + TIME] = time.time_ns()
         full_fence()
-        words[first_word + SEQ] = even_sequence
+        slot_words[first_word + SEQ] = even_sequence
         if version:
             self._last = slot
 
@@ -246,7 +246,7 @@ class SlotWriter(SlotLayout):
     def close(self) -> None:
         """Release the memory; see `Writer.close`."""
         self._slot_targets = []
-        self._words.release()
+        self._slot_words.release()
         self.segment.close()
 
 

@@ -39,7 +39,7 @@ class CpuRingWriter(SlotWriter):
     ) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source)
-        self._words[self.first_words[slot] + DONE] = even_sequence
+        self._slot_words[self.first_words[slot] + DONE] = even_sequence
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Return whether tensors fit into a slot; those on a GPU do not."""

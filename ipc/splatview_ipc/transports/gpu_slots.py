@@ -118,9 +118,9 @@ class GpuSlotWriter(SlotWriter):
 
     def _idle(self) -> bool:
         """Return whether no queued GPU work uses the slots or the control page."""
-        words = self._words
+        slot_words = self._slot_words
         is_idle = all(
-            words[first_word + self.marked] == words[first_word + SEQ]
+            slot_words[first_word + self.marked] == slot_words[first_word + SEQ]
             for first_word in self.first_words
         )
         return is_idle or driver.is_broken(self.index)

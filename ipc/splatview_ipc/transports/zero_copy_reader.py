@@ -141,10 +141,10 @@ class ZeroCopyReader(SlotReader):
                     self._add_memory(memory, fds)
         except SharingError:
             self._close_unused()
-            if self._words[OLDEST_KEPT] > ref.generation:
+            if self._slot_words[OLDEST_KEPT] > ref.generation:
                 return  # the trainer took it back meanwhile, and offers another
             raise
-        if self._words[OLDEST_KEPT] <= ref.generation:
+        if self._slot_words[OLDEST_KEPT] <= ref.generation:
             generation = _ReaderGeneration(ref, self._opened, self.wait)
             self._generations.append(generation)
         self._retire()
@@ -186,7 +186,7 @@ class ZeroCopyReader(SlotReader):
             return None
         generation = self._generations[-1]
         is_offered = header.generation == generation.serial
-        if not is_offered or self._words[OLDEST_KEPT] > generation.serial:
+        if not is_offered or self._slot_words[OLDEST_KEPT] > generation.serial:
             return None  # its tensors have not been offered yet, or are gone already
         meta = dict(header.meta)
         if type(meta.get("step")) is int:
@@ -221,13 +221,13 @@ class ZeroCopyReader(SlotReader):
         """Return whether the trainer has kept a generation's memory until now."""
         full_fence()
         try:
-            return self._words[OLDEST_KEPT] <= generation.serial
+            return self._slot_words[OLDEST_KEPT] <= generation.serial
         except ValueError:  # this reader was closed: it is not known
             return False
 
     def _has_arrived(self, arrival: _Arrival) -> bool:
         try:
-            return self._words[arrival.word] >= arrival.sequence
+            return self._slot_words[arrival.word] >= arrival.sequence
         except ValueError:  # this reader was closed
             return False
 

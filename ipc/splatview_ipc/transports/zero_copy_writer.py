@@ -190,7 +190,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         All words of the slot in one pass: nothing is copied between its begin and its
         end that would need `begin` and `commit` apart.
         """
-        page = self._words
+        page = self._slot_words
         first_word = self.first_words[slot]
         even_sequence = page[first_word + SEQ] + 2
         page[first_word + SEQ] = even_sequence - 1
@@ -235,7 +235,7 @@ class ZeroCopyWriter(GpuSlotWriter):
     def _release_oldest(self) -> None:
         """Release the oldest generation."""
         oldest = self._generations[0]
-        self._words[OLDEST_KEPT] = oldest.serial + 1
+        self._slot_words[OLDEST_KEPT] = oldest.serial + 1
         full_fence()
         self._generations.popleft()
         oldest.release()
@@ -254,7 +254,7 @@ class ZeroCopyWriter(GpuSlotWriter):
     def close(self) -> None:
         """Release everything as soon as the GPU is through with it. Idempotent."""
         if not self._closed:
-            self._words[OLDEST_KEPT] = _ALL_RELEASED
+            self._slot_words[OLDEST_KEPT] = _ALL_RELEASED
             full_fence()
             for generation in self._generations:
                 generation.release()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from splatview_viewer.blocks.layout import BLOCK, Part, part_bytes
+from splatview_viewer.blocks.layout import BLOCK, BlockPart, part_bytes
 from splatview_viewer.blocks.packing import BlockedScene
 from splatview_viewer.blocks.unpacking import unpacked
 from splatview_viewer.scene.scene import GaussianScene, empty_scene
@@ -35,11 +35,11 @@ def make_scene(**changes: Any) -> Scene:
     return GaussianScene(**(fields | changes))
 
 
-def way_and_back(scene: Scene, part: Part) -> Scene:
+def way_and_back(scene: Scene, block_part: BlockPart) -> Scene:
     blocked = BlockedScene.of(scene)
-    blocks = blocked.pack(part)
+    blocks = blocked.pack(block_part)
     harmonics = None
-    assert blocks.shape == (blocked.block_count, part_bytes(part, 15))
+    assert blocks.shape == (blocked.block_count, part_bytes(block_part, 15))
     if blocked.coefficients:
         harmonics = blocked.pack("harmonics").numpy()
     return unpacked(
@@ -64,36 +64,41 @@ def rotations(quats: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("part", "place", "size", "color", "opacity", "turn"),
+    ("block_part", "means_error", "size", "color", "opacity", "rotation_error"),
     [
         ("quick", 1e-4, 0.03, 0.02, 2.1e-3, 0.03),
         ("exact", 1e-6, 0.005, 2e-3, 5e-4, 4e-3),
     ],
 )
 def test_fields_come_back(
-    part: Part, place: float, size: float, color: float, opacity: float, turn: float
+    block_part: BlockPart,
+    means_error: float,
+    size: float,
+    color: float,
+    opacity: float,
+    rotation_error: float,
 ) -> None:
     scene = make_scene()
-    back = way_and_back(scene, part)
-    assert (back.means - scene.means).abs().max() < place
+    back = way_and_back(scene, block_part)
+    assert (back.means - scene.means).abs().max() < means_error
     assert (back.scales.log() - scene.scales).abs().max() < size
     assert (back.sh0 - scene.sh0).abs().max() < color
     assert (back.opacities - scene.opacities.sigmoid()).abs().max() < opacity
-    assert (rotations(back.quats) - rotations(scene.quats)).abs().max() < turn
+    assert (rotations(back.quats) - rotations(scene.quats)).abs().max() < rotation_error
     largest = scene.shN.abs().amax(2, keepdim=True)
     # Half a step of 8 bits below the power of two over the largest.
     assert ((back.shN - scene.shN).abs() <= largest / 255 + 1e-7).all()
 
 
-@pytest.mark.parametrize("part", ["quick", "exact"])
-def test_what_cannot_be_drawn_is_invisible(part: Part) -> None:
+@pytest.mark.parametrize("block_part", ["quick", "exact"])
+def test_what_cannot_be_drawn_is_invisible(block_part: BlockPart) -> None:
     scene = make_scene()
     scene.means[0] = math.nan
     scene.means[1, 1] = math.inf
     scene.quats[2] = 0
     scene.scales[3] = math.nan
     scene.shN[4, 3] = math.nan
-    back = way_and_back(scene, part)
+    back = way_and_back(scene, block_part)
     assert (back.opacities[:5] == 0).all()
     assert (back.opacities[5:] > 0).float().mean() > 0.95
     for field in (back.means, back.quats, back.scales, back.sh0, back.shN):
@@ -101,11 +106,11 @@ def test_what_cannot_be_drawn_is_invisible(part: Part) -> None:
     assert (back.means[5:] - scene.means[5:]).abs().max() < 1e-4
 
 
-@pytest.mark.parametrize("part", ["quick", "exact"])
-def test_flat_gaussians_stay_flat(part: Part) -> None:
+@pytest.mark.parametrize("block_part", ["quick", "exact"])
+def test_flat_gaussians_stay_flat(block_part: BlockPart) -> None:
     scene = make_scene()
     scene.scales[:, 2] = -math.inf
-    back = way_and_back(scene, part)
+    back = way_and_back(scene, block_part)
     assert back.scales[:, 2].max() < 1e-12
     assert (back.scales[:, :2].log() - scene.scales[:, :2]).abs().max() < 0.03
 
@@ -143,10 +148,10 @@ def test_huge_and_tiny_coefficients_are_bounded() -> None:
 
 def test_blocks_are_packed_alone_as_together() -> None:
     blocked = BlockedScene.of(make_scene())
-    for part in ("quick", "exact", "harmonics"):
-        whole = blocked.pack(part)
-        assert torch.equal(blocked.pack(part, 1, 2), whole[1:2])
-        assert torch.equal(blocked.pack(part, 2), whole[2:])
+    for block_part in ("quick", "exact", "harmonics"):
+        all_blocks = blocked.pack(block_part)
+        assert torch.equal(blocked.pack(block_part, 1, 2), all_blocks[1:2])
+        assert torch.equal(blocked.pack(block_part, 2), all_blocks[2:])
 
 
 def test_nothing_is_no_block() -> None:
@@ -164,8 +169,8 @@ def test_a_gpu_packs_the_same_bytes() -> None:
         for name in ("means", "quats", "scales", "opacities", "sh0", "shN")
     }
     on_gpu, on_cpu = GaussianScene(**tensors), scene
-    for part in ("quick", "exact", "harmonics"):
-        packed = BlockedScene.of(on_gpu).pack(part).cpu().numpy()
-        expected = BlockedScene.of(on_cpu).pack(part).numpy()
+    for block_part in ("quick", "exact", "harmonics"):
+        packed = BlockedScene.of(on_gpu).pack(block_part).cpu().numpy()
+        expected = BlockedScene.of(on_cpu).pack(block_part).numpy()
         # exp and log differ in the last place.
         assert np.mean(packed != expected) < 0.01

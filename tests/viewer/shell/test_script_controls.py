@@ -104,22 +104,22 @@ def test_value_that_was_set_stays_until_the_script_has_it() -> None:
     assert not content.settle(9.0)
 
 
-@pytest.mark.parametrize(("answers", "patience"), [(True, 1.0), (False, 10.0)])
+@pytest.mark.parametrize(("answers", "time_scale"), [(True, 1.0), (False, 10.0)])
 def test_value_that_the_script_does_not_take_is_dropped_once_it_is_let_go(
-    answers: bool, patience: float
+    answers: bool, time_scale: float
 ) -> None:
     content = Content(TIME)
     content.settle(1.0)
     content.set(TIME, 0.7)
     if answers:
         content.come(TIME)
-    for turn in range(3):
-        assert not content.settle(1.0 + 0.9 * turn * patience)
+    for frame_index in range(3):
+        assert not content.settle(1.0 + 0.9 * frame_index * time_scale)
         content.hold(TIME)
     assert content.value_of(TIME) == 0.7
     let_go_at = content.now
-    assert not content.settle(let_go_at + 0.9 * patience)
-    assert content.settle(let_go_at + 1.1 * patience)
+    assert not content.settle(let_go_at + 0.9 * time_scale)
+    assert content.settle(let_go_at + 1.1 * time_scale)
     assert content.value_of(TIME) == 0.5
 
 
@@ -280,8 +280,8 @@ def test_ten_thousand_controls_cost_as_much_as_those_in_sight(
 def content_of(viewer: Viewer) -> ScriptControls:
     """Return the controls that a viewer shows."""
     user = viewer.user
-    (shown,) = user.catalogue.script_controls.shown_beside(user.layout.active)
-    return shown.content
+    (run_controls,) = user.catalogue.script_controls.controls_beside(user.layout.active)
+    return run_controls.content
 
 
 def test_viewer_and_script_agree_until_the_script_ends(

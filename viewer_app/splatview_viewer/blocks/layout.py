@@ -68,7 +68,7 @@ MANTISSA_MAX = 255
 LOG_SCALE_MIN = -30.0
 """The scale of flat Gaussians, whose logarithm is minus infinity."""
 
-Part = Literal["quick", "exact", "harmonics"]
+BlockPart = Literal["quick", "exact", "harmonics"]
 
 
 def block_count(gaussians: int) -> int:
@@ -85,14 +85,14 @@ def harmonics_rows(coefficients: int) -> int:
     return ceil_div(coefficients, 4)
 
 
-def part_bytes(part: Part, coefficients: int) -> int:
+def part_bytes(block_part: BlockPart, coefficients: int) -> int:
     """Return the bytes of a part of one block.
 
     Args:
-        part: the part.
+        block_part: one of the three.
         coefficients: beyond degree 0, for each Gaussian.
     """
-    if part == "harmonics":
+    if block_part == "harmonics":
         return harmonics_rows(coefficients) * BLOCK * 16
-    words = QUICK_WORDS if part == "quick" else EXACT_WORDS
-    return HEADER * 4 + BLOCK * words * 4
+    word_count = QUICK_WORDS if block_part == "quick" else EXACT_WORDS
+    return HEADER * 4 + BLOCK * word_count * 4

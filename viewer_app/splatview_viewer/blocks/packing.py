@@ -17,7 +17,7 @@ from splatview_viewer.blocks.layout import (
     LOG_SCALE_MIN,
     MANTISSA_MAX,
     QUICK,
-    Part,
+    BlockPart,
     block_count,
     harmonics_rows,
 )
@@ -60,7 +60,9 @@ class BlockedScene:
         """Coefficients of spherical harmonics beyond degree 0, for each Gaussian."""
         return self.scene.shN.shape[1]
 
-    def pack(self, part: Part, first: int = 0, end: int | None = None) -> torch.Tensor:
+    def pack(
+        self, block_part: BlockPart, first: int = 0, end: int | None = None
+    ) -> torch.Tensor:
         """Pack a part of the blocks from `first` to before `end`.
 
         Returns:
@@ -74,26 +76,26 @@ class BlockedScene:
         pieces = []
         with torch.no_grad():
             for start in range(first, end, step):
-                pieces.append(self._pack(part, start, min(start + step, end)))
+                pieces.append(self._pack(block_part, start, min(start + step, end)))
             if pieces:
                 return torch.cat(pieces)
         raise ValueError(
             f"blocks {first} to {end}; of {self.block_count}, one at least"
         )
 
-    def _pack(self, part: Part, first: int, end: int) -> torch.Tensor:
+    def _pack(self, block_part: BlockPart, first: int, end: int) -> torch.Tensor:
         """Pack a part of a few blocks."""
         import torch
 
         rows = self.scene[first * BLOCK : end * BLOCK]
-        if part == "harmonics":
+        if block_part == "harmonics":
             return _as_bytes(_harmonics(_in_blocks(_coefficients(rows), end - first)))
         fields = _Fields.of(rows, self.origin, end - first)
-        if part == "quick":
-            header, words = _quick(fields)
+        if block_part == "quick":
+            header, packed = _quick(fields)
         else:
-            header, words = _exact(fields)
-        return torch.cat([_as_bytes(header), _as_bytes(words)], 1)
+            header, packed = _exact(fields)
+        return torch.cat([_as_bytes(header), _as_bytes(packed)], 1)
 
 
 @dataclass(frozen=True)
@@ -168,13 +170,13 @@ def _quick(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
     red, green, blue = _quantised(fields.sh0, is_drawn, 8, header[:, 16:24])
     u, v, angle = _axis_angle(fields.quats)
     opacity = _bits(fields.opacities[..., 0], 8)
-    words = [
+    packed = [
         x | y << 16,
         z | scale_x << 16 | scale_y << 24,
         scale_z | red << 8 | green << 16 | blue << 24,
         u | v << 8 | angle << 16 | opacity << 24,
     ]
-    return header, torch.stack(words, 2)
+    return header, torch.stack(packed, 2)
 
 
 def _quantised(
@@ -207,8 +209,8 @@ def _bits(shares: torch.Tensor, bits: int) -> torch.Tensor:
     """Return numbers from 0 to 1 as int32 of so many bits."""
     import torch
 
-    most = (1 << bits) - 1
-    return (shares.clamp(0, 1) * most).round().to(torch.int32)
+    highest = (1 << bits) - 1
+    return (shares.clamp(0, 1) * highest).round().to(torch.int32)
 
 
 def _axis_angle(quats: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -251,7 +253,7 @@ def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
     red, green, blue = _half_bits(fields.sh0).unbind(2)
     scale_x, scale_y, scale_z = _half_bits(fields.log_scales).unbind(2)
     opacity = _half_bits(fields.opacities)[..., 0]
-    words = [
+    packed = [
         x,
         y,
         z,
@@ -261,7 +263,7 @@ def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
         scale_z,
         _smallest_three(fields.quats),
     ]
-    return header, torch.stack(words, 2)
+    return header, torch.stack(packed, 2)
 
 
 def _half_bits(values: torch.Tensor) -> torch.Tensor:
@@ -279,9 +281,9 @@ def _smallest_three(quats: torch.Tensor) -> torch.Tensor:
     largest = quats.abs().argmax(2, keepdim=True)
     quats = torch.where(quats.gather(2, largest) < 0, -quats, quats)
     # The three others, in their order.
-    others = torch.arange(3, device=quats.device).expand(*quats.shape[:2], 3)
-    others = others + (others >= largest)
-    shares = quats.gather(2, others) * math.sqrt(0.5) + 0.5
+    kept_components = torch.arange(3, device=quats.device).expand(*quats.shape[:2], 3)
+    kept_components = kept_components + (kept_components >= largest)
+    shares = quats.gather(2, kept_components) * math.sqrt(0.5) + 0.5
     first, second, third = _bits(shares, 10).unbind(2)
     index = largest[..., 0].to(torch.int32)
     return first | second << 10 | third << 20 | index << 30
@@ -317,7 +319,7 @@ def _harmonics(values: torch.Tensor) -> torch.Tensor:
     mantissas = (values / unit[..., None]).round()
     mantissas = mantissas.clamp(-MANTISSA_MAX, MANTISSA_MAX).to(torch.int32) & 0x1FF
     red, green, blue = mantissas.unbind(3)
-    words = red | green << 9 | blue << 18 | exponent.to(torch.int32) << 27
-    blocks, block, coefficients = words.shape
-    groups = words.reshape(blocks, block, coefficients // 4, 4)
+    packed = red | green << 9 | blue << 18 | exponent.to(torch.int32) << 27
+    blocks, block, coefficients = packed.shape
+    groups = packed.reshape(blocks, block, coefficients // 4, 4)
     return groups.movedim(1, 2)

@@ -40,39 +40,39 @@ def unpacked(
         coefficients: beyond degree 0, for each Gaussian.
     """
     header = blocks[:, : HEADER * 4].copy().view("<f4")
-    words = blocks[:, HEADER * 4 :].copy().view("<u4")
-    words = words.reshape(len(blocks), BLOCK, -1)
+    packed_words = blocks[:, HEADER * 4 :].copy().view("<u4")
+    packed_words = packed_words.reshape(len(blocks), BLOCK, -1)
     if len(blocks) and header[0, 3] == QUICK:
-        fields = _quick_fields(header, words)
+        fields = _quick_fields(header, packed_words)
     else:
-        fields = _exact_fields(words)
+        fields = _exact_fields(packed_words)
     means, quats, log_scales, opacities, sh0 = (
         field.reshape(len(blocks) * BLOCK, -1)[:count] for field in fields
     )
-    rest = np.zeros((count, 0, 3), np.float32)
+    sh_n = np.zeros((count, 0, 3), np.float32)
     if harmonics is not None and coefficients:
-        rest = _harmonics_of(harmonics, coefficients)[:count]
+        sh_n = _harmonics_of(harmonics, coefficients)[:count]
     return GaussianScene.of_arrays(
         means=means.astype(np.float64) + np.asarray(origin),
         quats=quats.astype(np.float32),
         scales=np.exp(log_scales).astype(np.float32),
         opacities=opacities[:, 0].astype(np.float32),
         sh0=sh0.astype(np.float32),
-        shN=rest,
+        shN=sh_n,
         activated=True,
         sh_degree=math.isqrt(coefficients + 1) - 1,
     )
 
 
-def _quick_fields(header: np.ndarray, words: np.ndarray) -> list[np.ndarray]:
+def _quick_fields(header: np.ndarray, packed_words: np.ndarray) -> list[np.ndarray]:
     """Return means, quaternions, logs of scales, opacities and sh0 of quick blocks."""
     texels = header.reshape(-1, 6, 1, 4)[..., :3].astype(np.float64)
 
-    def in_range(texel: int, bits: list[np.ndarray], most: int) -> np.ndarray:
-        shares = np.stack(bits, 2) / most
+    def in_range(texel: int, bits: list[np.ndarray], highest: int) -> np.ndarray:
+        shares = np.stack(bits, 2) / highest
         return texels[:, texel] + texels[:, texel + 1] * shares
 
-    w0, w1, w2, w3 = np.moveaxis(words, 2, 0)
+    w0, w1, w2, w3 = np.moveaxis(packed_words, 2, 0)
     means = in_range(0, [w0 & 0xFFFF, w0 >> 16, w1 & 0xFFFF], 0xFFFF)
     log_scales = in_range(2, [w1 >> 16 & 0xFF, w1 >> 24, w2 & 0xFF], 0xFF)
     sh0 = in_range(4, [w2 >> 8 & 0xFF, w2 >> 16 & 0xFF, w2 >> 24], 0xFF)
@@ -89,21 +89,21 @@ def _quick_fields(header: np.ndarray, words: np.ndarray) -> list[np.ndarray]:
     return [means, quats, log_scales, (w3 >> 24)[..., None] / 255, sh0]
 
 
-def _exact_fields(words: np.ndarray) -> list[np.ndarray]:
+def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:
     """Return means, quaternions, logs of scales, opacities and sh0 of exact blocks."""
-    means = np.ascontiguousarray(words[..., :3]).view("<f4")
-    halves = np.ascontiguousarray(words[..., 3:7]).view("<f2").astype(np.float64)
+    means = np.ascontiguousarray(packed_words[..., :3]).view("<f4")
+    halves = np.ascontiguousarray(packed_words[..., 3:7]).view("<f2").astype(np.float64)
     opacities, sh0, log_scales = halves[..., :1], halves[..., 1:4], halves[..., 4:7]
-    packed = words[..., 7:]
-    parts = np.concatenate(
+    packed = packed_words[..., 7:]
+    components = np.concatenate(
         [packed & 0x3FF, packed >> 10 & 0x3FF, packed >> 20 & 0x3FF], 2
     )
-    parts = (parts / 1023 - 0.5) * math.sqrt(2)
+    components = (components / 1023 - 0.5) * math.sqrt(2)
     largest = packed >> 30
-    quats = np.empty((*words.shape[:2], 4))
-    places = np.arange(3) + (np.arange(3) >= largest)
-    np.put_along_axis(quats, places, parts, axis=2)
-    last = np.sqrt(np.maximum(1 - (parts**2).sum(2, keepdims=True), 0))
+    quats = np.empty((*packed_words.shape[:2], 4))
+    component_indices = np.arange(3) + (np.arange(3) >= largest)
+    np.put_along_axis(quats, component_indices, components, axis=2)
+    last = np.sqrt(np.maximum(1 - (components**2).sum(2, keepdims=True), 0))
     np.put_along_axis(quats, largest.astype(np.int64), last, axis=2)
     return [means, quats, log_scales, opacities, sh0]
 
@@ -111,12 +111,17 @@ def _exact_fields(words: np.ndarray) -> list[np.ndarray]:
 def _harmonics_of(harmonics: np.ndarray, coefficients: int) -> np.ndarray:
     """Return coefficients (blocks * BLOCK, coefficients, 3) float32."""
     groups = harmonics_rows(coefficients)
-    words = np.ascontiguousarray(harmonics).view("<u4")
-    words = words.reshape(len(harmonics), groups, BLOCK, 4)
-    words = np.moveaxis(words, 2, 1).reshape(-1, groups * 4)[:, :coefficients]
+    packed_words = np.ascontiguousarray(harmonics).view("<u4")
+    packed_words = packed_words.reshape(len(harmonics), groups, BLOCK, 4)
+    packed_words = np.moveaxis(packed_words, 2, 1).reshape(-1, groups * 4)[
+        :, :coefficients
+    ]
     # Two's complement of 9 bits: shifted up to bit 31, and down again with its sign.
     colors = (
-        np.stack([words << 23, words << 14, words << 5], axis=2).view(np.int32) >> 23
+        np.stack(
+            [packed_words << 23, packed_words << 14, packed_words << 5], axis=2
+        ).view(np.int32)
+        >> 23
     )
-    exponents = (words >> 27).astype(np.int32) - EXPONENT_BIAS
+    exponents = (packed_words >> 27).astype(np.int32) - EXPONENT_BIAS
     return np.ldexp(colors.astype(np.float32), exponents[..., None]).astype(np.float32)

@@ -25,7 +25,7 @@ from splatview_viewer.formats.common import (
     Fields,
     Format,
     Progress,
-    SceneFacts,
+    SceneFileFacts,
     Start,
     check_memory,
     fault_text,
@@ -177,7 +177,7 @@ class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
 
 def read_as(
     file_format: Format, path: Path, progress: Progress
-) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
+) -> tuple[SceneFileFacts | PictureAnswer, list[np.ndarray]]:
     """Read a scene or a picture of a known format. Raises FileError."""
     with open(path, "rb") as f:
         if file_format is SOG and f.read(2) != b"PK":
@@ -200,13 +200,13 @@ def read_as(
 
 
 def value_of(
-    answer: SceneFacts | PictureAnswer, arrays: list[np.ndarray]
+    answer: SceneFileFacts | PictureAnswer, arrays: list[np.ndarray]
 ) -> GaussianScene | np.ndarray:
     """Return a scene or a picture from the sandbox.
 
     Raises FileError where it is none.
     """
-    if isinstance(answer, SceneFacts):
+    if isinstance(answer, SceneFileFacts):
         return fields_of(answer, arrays).scene()
     if len(arrays) == 1:
         picture = arrays[0]

@@ -37,7 +37,7 @@ from splatview_viewer.formats.common import (
     Fields,
     Format,
     Progress,
-    SceneFacts,
+    SceneFileFacts,
     Start,
     check_memory,
     fields_of,
@@ -162,7 +162,12 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
     # The files are mapped, which takes no memory but counts against the limit.
     limits = limits._replace(memory=limits.memory + size)
     scene_facts, arrays = run(
-        read_ranks, files, limits, SceneFacts, prepare=import_torch, progress=progress
+        read_ranks,
+        files,
+        limits,
+        SceneFileFacts,
+        prepare=import_torch,
+        progress=progress,
     )
     scene_facts = msgspec.structs.replace(
         scene_facts,
@@ -209,7 +214,7 @@ def import_torch(files: list[File]) -> None:
 
 def read_ranks(
     files: list[File], progress: Progress
-) -> tuple[SceneFacts, list[np.ndarray]]:
+) -> tuple[SceneFileFacts, list[np.ndarray]]:
     """Read the files of one checkpoint, in the sandbox."""
     fields = read_tensors([file.path for file in files], progress)
     return fields.scene_facts, fields.arrays

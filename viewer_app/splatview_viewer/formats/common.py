@@ -165,7 +165,7 @@ def fault_text(error: Exception) -> str:
 # -- the decoded scene -----------------------------------------------------------------
 
 
-class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
+class SceneFileFacts(msgspec.Struct, frozen=True, tag="scene"):
     """A scene without its arrays, which are those of FIELDS."""
 
     sh_degree: Annotated[int, Meta(ge=0, le=4)] = 0
@@ -191,7 +191,7 @@ class Fields:
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
     _: KW_ONLY
-    scene_facts: SceneFacts = field(default_factory=SceneFacts)
+    scene_facts: SceneFileFacts = field(default_factory=SceneFileFacts)
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -251,7 +251,7 @@ class Fields:
         if sh_degree is not None:
             degree = max(0, min(sh_degree, degree))
         antialiased = MODES.get(mode_name, False)
-        scene_facts = SceneFacts(
+        scene_facts = SceneFileFacts(
             sh_degree=degree,
             antialiased=antialiased,
             notes=notes,
@@ -303,7 +303,7 @@ def _three_scales(scales: np.ndarray, count: int) -> np.ndarray:
     return scales
 
 
-def fields_of(scene_facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
+def fields_of(scene_facts: SceneFileFacts, arrays: list[np.ndarray]) -> Fields:
     """Return a scene from the sandbox.
 
     Raises FileError where its arrays do not fit together.
@@ -317,7 +317,7 @@ def fields_of(scene_facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
     return Fields(*fields.arrays, scene_facts=checked_facts)
 
 
-def _is_plausible(scene_facts: SceneFacts, arrays: list[np.ndarray]) -> bool:
+def _is_plausible(scene_facts: SceneFileFacts, arrays: list[np.ndarray]) -> bool:
     """Return whether an answer of the sandbox can be a scene."""
     if len(arrays) != len(FIELDS) or not arrays[0].ndim:
         return False

@@ -14,7 +14,7 @@ from splatview_viewer import formats
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import PictureAnswer, read_as, value_of
 from splatview_viewer.formats.checkpoint import import_torch
-from splatview_viewer.formats.common import SceneFacts, silent
+from splatview_viewer.formats.common import SceneFileFacts, silent
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.snapshot import loading as snapshot
 from splatview_viewer.snapshot.loading.ranks import RANKS_FORMAT
@@ -111,7 +111,7 @@ def read_untrusted(
             read_any,
             [path],
             limits_for(path.stat().st_size),
-            SceneFacts | PictureAnswer | SnapshotFound,
+            SceneFileFacts | PictureAnswer | SnapshotFound,
             prepare=import_torch,
             progress=progress,
         )

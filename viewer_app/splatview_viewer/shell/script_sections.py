@@ -38,7 +38,7 @@ class ScriptSections:
         """Return the sections of a tab for the controls of what a viewport shows."""
         if tab != _TAB:
             return []
-        shown = viewport.user.catalogue.script_controls.shown_beside(viewport)
+        shown = viewport.user.catalogue.script_controls.controls_beside(viewport)
         sections = []
         for number, controls in enumerate(shown, start=1):
             if not controls.content.controls and not controls.fault:

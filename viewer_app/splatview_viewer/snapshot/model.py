@@ -244,7 +244,7 @@ class Segments(ColumnTable):
 
 
 @dataclass(frozen=True)
-class Blocks(ColumnTable):
+class BlockTable(ColumnTable):
     """The blocks of the segments, one segment after the other."""
 
     size: I8
@@ -267,7 +267,7 @@ class Trace:
     allocations: Allocations
     spans: Spans
     segments: Segments
-    blocks: Blocks
+    blocks: BlockTable
 
     @property
     def moment_count(self) -> int:

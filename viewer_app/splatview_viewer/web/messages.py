@@ -21,7 +21,7 @@ from unicodedata import category
 import msgspec
 
 from splatview_ipc.system.terminal import without_surrogates
-from splatview_viewer.blocks.layout import Part  # noqa: TC001
+from splatview_viewer.blocks.layout import BlockPart  # noqa: TC001
 from splatview_viewer.core import events
 from splatview_viewer.core.handed import HandedDrawing  # noqa: TC001
 from splatview_viewer.core.screen import Caption, Favour
@@ -254,7 +254,7 @@ class Blocks(_Message, frozen=True, kw_only=True):
     pass_number: _Number = msgspec.field(name="pass")
     number: _Number
     """Counts `Blocks` and `SceneEnd` together."""
-    part: Part
+    part: BlockPart
     first: int
     count: int
     bytes: int

@@ -93,14 +93,14 @@ class ControlsOfRuns:
         """The stream of controls of each run that has one."""
         self._streams_state = -1
         """Changes of the subscriber when `_streams` was found."""
-        self._shown: dict[ViewportLike, list[RunControls]] = {}
+        self._of_viewports: dict[ViewportLike, list[RunControls]] = {}
         """The controls beside each viewport."""
         self._opened: dict[tuple[int, ...], RunControls] = {}
         """By the `id` of each of their streams."""
 
-    def shown_beside(self, viewport: ViewportLike) -> Sequence[RunControls]:
+    def controls_beside(self, viewport: ViewportLike) -> Sequence[RunControls]:
         """Return the controls of the runs that a viewport with a panel shows."""
-        return self._shown.get(viewport, ())
+        return self._of_viewports.get(viewport, ())
 
     def versions(self) -> dict[RemoteRun, int]:
         """Return the version of each run's controls: users make these."""
@@ -111,19 +111,19 @@ class ControlsOfRuns:
         self._find_streams()
         if not self._streams and not self._opened:
             return
-        self._shown = {}
+        self._of_viewports = {}
         opened: dict[tuple[int, ...], RunControls] = {}
         for viewport in self._catalogue.viewports:
             slot = self._catalogue.slot_of(viewport)
             if slot is None or not viewport.has_panel:
                 continue
-            shown: dict[RunControls, None] = {}
+            controls_here: dict[RunControls, None] = {}
             for streams in self._streams_of(slot):
                 key = tuple(map(id, streams))
                 controls = opened.get(key) or self._opened.get(key)
                 opened[key] = controls or RunControls(streams)
-                shown[opened[key]] = None
-            self._shown[viewport] = list(shown)
+                controls_here[opened[key]] = None
+            self._of_viewports[viewport] = list(controls_here)
         for key, controls in self._opened.items():
             if key not in opened:
                 controls.release()
@@ -146,18 +146,18 @@ class ControlsOfRuns:
         Processes that train together count as one run.
         """
         slots = self._catalogue.slots
-        found = []
+        streams_found = []
         for key in slot.source.uses:
             if key in slots:
-                found += self._streams_of(slots[key])
+                streams_found += self._streams_of(slots[key])
         if slot.source.stream is not None:
             runs = runs_of(slot.source.stream)
             streams = [self._streams[run] for run in runs if run in self._streams]
             # The one that is read has to be alive.
             streams.sort(key=_has_ended)
             if streams:
-                found.append(streams)
-        return found
+                streams_found.append(streams)
+        return streams_found
 
     def read(self, now: float) -> bool:
         """Read the controls that are shown; return whether something looks different."""
@@ -170,16 +170,16 @@ class ControlsOfRuns:
                 self._mark(controls)
         for slot in self._catalogue.watched():
             if about(slot.entry.kind).controlled and slot.content is not None:
-                has_changed |= self._tell(slot, now)
+                has_changed |= self._note_controls(slot, now)
         return has_changed
 
     def _mark(self, controls: RunControls) -> None:
         """Draw the interface of the users who see these controls."""
-        for viewport, shown in self._shown.items():
-            if controls in shown:
+        for viewport, controls_here in self._of_viewports.items():
+            if controls in controls_here:
                 viewport.user.mark_interface()
 
-    def _tell(self, slot: Slot, now: float) -> bool:
+    def _note_controls(self, slot: Slot, now: float) -> bool:
         """Tell what is drawn with controls of their version; return whether it is new."""
         stream = self._streams.get(slot.source.stream.run)
         if stream is None:

@@ -45,7 +45,7 @@ class Field(NamedTuple):
     """What is shown before this frame."""
     start: Any
     """Its first value, which says how fast a drag changes it."""
-    numbers: slice
+    components: slice
     """The numbers of a vector that are in this row."""
 
     @property
@@ -135,13 +135,13 @@ def _draw_number(field: Field) -> Value:
 
 
 def _draw_vector(field: Field) -> Value:
-    is_first = not field.numbers.start
+    is_first = not field.components.start
     widgets.row(field.label if is_first else "")
-    old = field.value[field.numbers]
+    old = field.value[field.components]
     new = _draw_numbers(field, old, field.start)
     controls.tip(f"{field.tip}\nDrag, or Ctrl + click to type a number.")
     vector = list(field.value)
-    vector[field.numbers] = [
+    vector[field.components] = [
         _as_edited(field.control, *pair) for pair in zip(old, new, strict=True)
     ]
     return tuple(vector)
@@ -152,7 +152,7 @@ def _draw_numbers(
 ) -> Sequence[float]:
     """Draw fields for numbers in what is left of a row; return them after this frame."""
     fmt = _format_of(values[0], 7 if len(values) == 1 else 5)
-    name = f"{field.label}.{field.numbers.start or 0}"
+    name = f"{field.label}.{field.components.start or 0}"
     imgui.begin_group()
     if max(map(abs, values)) > _MAX_DRAGGED:
         _, new = widgets.vector(name, values, fmt)
@@ -192,8 +192,8 @@ def _limits_of(control: Control) -> tuple[float, float]:
     return max(low, -_NO_BOUND), min(high, _NO_BOUND)
 
 
-def _format_of(number: float, digits: int = 5) -> str:
-    if isinstance(number, int):
+def _format_of(value: float, digits: int = 5) -> str:
+    if isinstance(value, int):
         return "%.0f"
     return f"%.{digits}g"
 
@@ -228,7 +228,7 @@ def draw_resting(field: Field) -> None:
     if control.form == "checkbox":
         widgets.check(field.label, "", field.value, reason=_RESTING_REASON)
         return
-    is_first = not field.numbers.start
+    is_first = not field.components.start
     widgets.row(field.label if is_first else "")
     scale = theme.scale()
     width = imgui.get_content_region_avail().x
@@ -252,7 +252,9 @@ def _value_text(field: Field) -> str:
         case "color":
             return hex_digits(value)
         case "vector":
-            return ", ".join(f"{number:.5g}" for number in value[field.numbers])
+            return ", ".join(
+                f"{component:.5g}" for component in value[field.components]
+            )
         case "slider" | "number":
             return _format_of(value, 7) % value
     return printable(value)

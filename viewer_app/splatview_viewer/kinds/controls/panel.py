@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _INDENT = 12.0
 _MAX_INDENTS = 4
-_BESIDE = 2
+_ROWS_BEYOND = 2
 """Rows out of sight that are drawn, so that the keyboard reaches them."""
 _MAX_NOTED = 1000
 """Controls that a search finds."""
@@ -60,14 +60,14 @@ class ControlsPanel:
         if content.has_ended:
             widgets.wrapped(_ENDED, theme.FAINT)
         widgets.note_rows(content.labels[:_MAX_NOTED])
-        sought_place = self._open_sought()
+        sought_index = self._open_sought()
         rows = self._present_rows()
         corner = imgui.get_cursor_pos()
         height = (theme.ROW_HEIGHT + theme.ROW_GAP) * theme.scale()
-        for number in _drawn_rows(rows, height, sought_place):
-            imgui.set_cursor_pos(ImVec2(corner.x, corner.y + number * height))
-            imgui.push_id(number)
-            self._draw_row(rows[number])
+        for row_index in _drawn_rows(rows, height, sought_index):
+            imgui.set_cursor_pos(ImVec2(corner.x, corner.y + row_index * height))
+            imgui.push_id(row_index)
+            self._draw_row(rows[row_index])
             imgui.pop_id()
         end = corner.y + len(rows) * height - imgui.get_style().item_spacing.y
         imgui.set_cursor_pos(ImVec2(corner.x, end))
@@ -82,10 +82,10 @@ class ControlsPanel:
         content = self._content
         if not sought_label or sought_label not in content.labels:
             return None
-        place = content.labels.index(sought_label)
-        folder = folder_path(content.controls[place])
+        control_index = content.labels.index(sought_label)
+        folder = folder_path(content.controls[control_index])
         self._closed.difference_update(parents_of(folder))
-        return place
+        return control_index
 
     def _present_rows(self) -> list[Row]:
         state = self._content.layouts, frozenset(self._closed)
@@ -100,17 +100,17 @@ class ControlsPanel:
             self._draw_folder(row, indent)
             return
         content = self._content
-        control = content.controls[row.place]
+        control = content.controls[row.control_index]
         value = content.value_of(control)
         typed = None
         if self._typed is not None and self._typed[0] == control.name:
             typed = self._typed[1]
         field = Field(
             control=control,
-            label=content.labels[row.place],
+            label=content.labels[row.control_index],
             value=value if typed is None else typed,
-            start=content.starts[row.place],
-            numbers=row.numbers,
+            start=content.starts[row.control_index],
+            components=row.components,
         )
         if control.form == "button":
             _move_right(indent)
@@ -154,7 +154,7 @@ class ControlsPanel:
 
 
 def _drawn_rows(
-    rows: Sequence[Row], height: float, sought_place: int | None
+    rows: Sequence[Row], height: float, sought_index: int | None
 ) -> list[int]:
     """Return the numbers of the rows to draw, of which the first is at the cursor.
 
@@ -163,21 +163,21 @@ def _drawn_rows(
     Args:
         rows: all rows.
         height: pixels from one row to the next.
-        sought_place: of the control; None for none.
+        sought_index: of the control; None for none.
     """
     draw = imgui.get_window_draw_list()
     top = imgui.get_cursor_screen_pos().y
-    first = math.floor((draw.get_clip_rect_min().y - top) / height) - _BESIDE
-    last = math.ceil((draw.get_clip_rect_max().y - top) / height) + _BESIDE
+    first = math.floor((draw.get_clip_rect_min().y - top) / height) - _ROWS_BEYOND
+    last = math.ceil((draw.get_clip_rect_max().y - top) / height) + _ROWS_BEYOND
     first = min(max(first, 0), len(rows))
-    numbers = list(range(first, max(min(last, len(rows)), first)))
-    if sought_place is None:
-        return numbers
-    for number, row in enumerate(rows):
-        is_sought = isinstance(row, ControlRow) and row.place == sought_place
-        if is_sought and number not in numbers:
-            return sorted([*numbers, number])
-    return numbers
+    row_indices = list(range(first, max(min(last, len(rows)), first)))
+    if sought_index is None:
+        return row_indices
+    for row_index, row in enumerate(rows):
+        is_sought = isinstance(row, ControlRow) and row.control_index == sought_index
+        if is_sought and row_index not in row_indices:
+            return sorted([*row_indices, row_index])
+    return row_indices
 
 
 def _move_right(points: float) -> None:

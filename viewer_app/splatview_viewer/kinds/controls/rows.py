@@ -31,10 +31,10 @@ class FolderRow(NamedTuple):
 class ControlRow(NamedTuple):
     """A control, or a part of a vector."""
 
-    place: int
+    control_index: int
     """In the list of controls."""
     depth: int
-    numbers: slice = slice(None)
+    components: slice = slice(None)
     """The numbers of a vector that are in this row."""
 
 

@@ -237,7 +237,7 @@ def _next_level(
 # -- drawing ---------------------------------------------------------------------------
 
 
-class Placed(NamedTuple):
+class PlacedNode(NamedTuple):
     """A node at its place in a drawing."""
 
     node: int
@@ -254,7 +254,7 @@ def lay_out(
     *,
     zoom: int = 0,
     max_callers: int = 0,
-) -> list[list[Placed]]:
+) -> list[list[PlacedNode]]:
     """Return the nodes of a drawing by depth, without those that are too narrow.
 
     Args:
@@ -267,7 +267,7 @@ def lay_out(
     path = [zoom]
     while len(path) <= max_callers and path[0]:
         path.insert(0, int(graph.parent[path[0]]))
-    rows = [[Placed(node, 0.0, width)] for node in path]
+    rows = [[PlacedNode(node, 0.0, width)] for node in path]
     left = int(graph.x[zoom])
     zoom_bytes = max(int(graph.width[zoom]), 1)
     scale = width / zoom_bytes
@@ -282,7 +282,7 @@ def lay_out(
             break
         x0 = (graph.x[nodes] - left) * scale
         x1 = x0 + graph.width[nodes] * scale
-        rows.append(list(map(Placed, nodes.tolist(), x0.tolist(), x1.tolist())))
+        rows.append(list(map(PlacedNode, nodes.tolist(), x0.tolist(), x1.tolist())))
     return rows
 
 

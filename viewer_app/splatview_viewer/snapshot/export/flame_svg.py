@@ -19,7 +19,7 @@ from splatview_viewer.snapshot.model import device_text, live_mask
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview_viewer.snapshot.analysis.flame import FlameGraph, Placed
+    from splatview_viewer.snapshot.analysis.flame import FlameGraph, PlacedNode
     from splatview_viewer.snapshot.model import MemorySnapshot, Trace
 
 WIDTH = 1600
@@ -72,7 +72,7 @@ def flame_svg(snapshot: MemorySnapshot, trace: Trace, event_index: int) -> str:
     return "".join(parts)
 
 
-def _bounded(rows: list[list[Placed]]) -> tuple[list[list[Placed]], int]:
+def _bounded(rows: list[list[PlacedNode]]) -> tuple[list[list[PlacedNode]], int]:
     """Return the rows that a drawing may have, and the number of their boxes."""
     count = 0
     for depth, row in enumerate(rows):
@@ -108,7 +108,7 @@ def _head(graph: FlameGraph, event_index: int, shown_count: int) -> str:
     )
 
 
-def _box(graph: FlameGraph, placed: Placed, y: float, colors: list[str]) -> str:
+def _box(graph: FlameGraph, placed: PlacedNode, y: float, colors: list[str]) -> str:
     """Return one box, its text and its tip."""
     x = _MARGIN + placed.x0
     width = max(placed.x1 - placed.x0 - 1, _MIN_WIDTH)

@@ -22,7 +22,7 @@ from splatview_viewer.snapshot.model import (
     BLOCK_STATES,
     SEGMENT_TYPES,
     SIZE_LIMIT,
-    Blocks,
+    BlockTable,
     Events,
     Segments,
 )
@@ -168,7 +168,7 @@ def _sizes_and_addresses(
 
 def read_segments(
     entries: list[SegmentEntry], tables: Tables
-) -> tuple[Segments, Blocks]:
+) -> tuple[Segments, BlockTable]:
     """Read the segments and blocks of one device, in the order of their addresses.
 
     Raises:
@@ -217,7 +217,7 @@ def _check_end(address: int, size: int) -> None:
         )
 
 
-def _read_blocks(rows: list[BlockEntry], tables: Tables) -> Blocks:
+def _read_blocks(rows: list[BlockEntry], tables: Tables) -> BlockTable:
     """Return the columns of blocks. Raises FileError."""
     stacks = tables.stacks(
         [row.frames for row in rows],
@@ -227,7 +227,7 @@ def _read_blocks(rows: list[BlockEntry], tables: Tables) -> Blocks:
         row.size if row.requested_size is None else row.requested_size for row in rows
     ]
     states = [STATE.get(row.state, STATE["other"]) for row in rows]
-    return Blocks(
+    return BlockTable(
         addr=np.array([row.address for row in rows], np.uint64),
         size=np.array([row.size for row in rows], np.int64),
         requested=np.array(requested, np.int64),

@@ -19,7 +19,7 @@ from splatview_viewer.snapshot.model import (
     NO_STACK,
     UNKNOWN_POOL,
     Allocations,
-    Blocks,
+    BlockTable,
     Events,
     Segments,
     Spans,
@@ -50,7 +50,7 @@ _DTYPES = {
 
 
 def pair_events(
-    events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
+    events: Events, blocks: BlockTable, block_stream: np.ndarray, block_pool: np.ndarray
 ) -> tuple[Allocations, int]:
     """Return the allocations of a trace and of the blocks at its end, as `model` says.
 
@@ -215,7 +215,7 @@ def _match_frees(sequence: _AddressSequence) -> _Starts:
 
 
 def _match_blocks(
-    sequence: _AddressSequence, starts: _Starts, blocks: Blocks, event_count: int
+    sequence: _AddressSequence, starts: _Starts, blocks: BlockTable, event_count: int
 ) -> np.ndarray:
     """Return the allocation that each block holds at the end, int64; -1: none.
 
@@ -247,7 +247,7 @@ def _stacking_order(addr: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.
 
 def _complete_from_blocks(
     allocations: Allocations,
-    blocks: Blocks,
+    blocks: BlockTable,
     held_blocks: np.ndarray,
     ids: np.ndarray,
     block_pool: np.ndarray,

@@ -40,7 +40,7 @@ from splatview_viewer.snapshot.model import (
     SPAN_LIMIT,
     Allocations,
     Annotation,
-    Blocks,
+    BlockTable,
     Events,
     MemorySnapshot,
     Segments,
@@ -61,7 +61,7 @@ TABLES = {
     "allocations": Allocations,
     "spans": Spans,
     "segments": Segments,
-    "blocks": Blocks,
+    "blocks": BlockTable,
 }
 """The tables of each device."""
 

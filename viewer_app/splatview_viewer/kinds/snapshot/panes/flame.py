@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.answers import Key
     from splatview_viewer.kinds.snapshot.view import SnapshotView
-    from splatview_viewer.snapshot.analysis.flame import Placed
+    from splatview_viewer.snapshot.analysis.flame import PlacedNode
 
 _MIN_BOX_PIXELS = 1.0
 """Width below which a node is not drawn."""
@@ -223,7 +223,7 @@ def _visible_boxes(
     return [[_make_box(graph, colors, placed) for placed in row] for row in rows]
 
 
-def _make_box(graph: FlameGraph, colors: _FrameColors, placed: Placed) -> _Box:
+def _make_box(graph: FlameGraph, colors: _FrameColors, placed: PlacedNode) -> _Box:
     """Return the box of a node."""
     scale = theme.scale()
     node, x0, x1 = placed
