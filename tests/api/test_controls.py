@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Panel:
 
     def controls(self) -> dict[str, Control]:
         """Return the controls of the newest version, by name."""
-        frame = self.pair.until(lambda: copied(self.stream), "controls")
+        frame = self.pair.until(partial(copied, self.stream), "controls")
         return {control.name: control for control in decode(frame[2]["controls"])}
 
     def value(self, name: str) -> Any:
@@ -53,7 +54,11 @@ def script(runtime_dir: Path) -> Iterator[Pair]:
     """Yield a run that publishes the controls which the test declares."""
     with closing(Pair()) as pair:
         stream = ControlsStream(pair.publisher, script_controls.registry)
-        pair.other_programs.append(lambda: stream.tick(pair.now))
+
+        def tick() -> None:
+            stream.tick(pair.now)
+
+        pair.other_programs.append(tick)
         yield pair
 
 
@@ -214,50 +219,47 @@ def test_declared_again_it_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declare", "message"),
+    ("declare", "arguments", "message"),
     [
-        (lambda: controls.slider("a", 1, 0), "bounds 1 and 0"),
-        (
-            lambda: controls.slider("a", 0, 1, value=2),
-            "'a' is 2.0; expected 0.0 to 1.0",
-        ),
-        (lambda: controls.slider("a", 0, 1, step=0), "step is 0; .* over 0"),
-        (lambda: controls.number("a", float("nan")), "'a' is nan"),
-        (lambda: controls.number("a", 2**60), "expected -9007199254740992 to"),
-        (lambda: controls.checkbox("a", "yes"), "'a' is 'yes', not True or False"),  # type: ignore[arg-type]
-        (lambda: controls.dropdown("a", []), "0 choices"),
-        (lambda: controls.dropdown("a", "abc"), "choices is a str"),
-        (lambda: controls.dropdown("a", ["x", "x"]), "'x' twice"),
-        (lambda: controls.text("a", "x" * 1025), "1025 characters"),
-        (lambda: controls.color("a", (255, 0, 0)), "divide"),
-        (lambda: controls.vector("a", []), "0 numbers; expected 1 to 16"),
+        (controls.slider, (1, 0), "bounds 1 and 0"),
+        (controls.slider, (0, 1, 2), "'a' is 2.0; expected 0.0 to 1.0"),
+        (controls.slider, (0, 1, 0, 0), "step is 0; .* over 0"),
+        (controls.number, (float("nan"),), "'a' is nan"),
+        (controls.number, (2**60,), "expected -9007199254740992 to"),
+        (controls.checkbox, ("yes",), "'a' is 'yes', not True or False"),
+        (controls.dropdown, ([],), "0 choices"),
+        (controls.dropdown, ("abc",), "choices is a str"),
+        (controls.dropdown, (["x", "x"],), "'x' twice"),
+        (controls.text, ("x" * 1025,), "1025 characters"),
+        (controls.color, ((255, 0, 0),), "divide"),
+        (controls.vector, ([],), "0 numbers; expected 1 to 16"),
     ],
 )
 def test_mistakes_in_declarations_are_raised(
-    declare: Callable[[], object], message: str
+    declare: Callable[..., Any], arguments: tuple[Any, ...], message: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        declare()
+        declare("a", *arguments)
     assert not script_controls.registry.controls
 
 
 @pytest.mark.parametrize(
-    ("declare", "value", "message"),
+    ("declare", "arguments", "value", "message"),
     [
-        (lambda: controls.slider("a", 0, 1), 1.5, "expected 0.0 to 1.0"),
-        (lambda: controls.number("a", 3), 2.5, "not a whole number"),
-        (lambda: controls.number("a", 3.0), float("inf"), "finite"),
-        (lambda: controls.dropdown("a", ["x", "y"]), "z", r"one of \('x', 'y'\)"),
-        (lambda: controls.text("a"), 7, "an int, not a str"),
-        (lambda: controls.text("a"), "\ud800", "surrogate"),
-        (lambda: controls.color("a"), (1.0, 0.0), "red, green and blue"),
-        (lambda: controls.vector("a", (0, 0)), (1, 2, 3), "3 numbers; expected 2"),
+        (controls.slider, (0, 1), 1.5, "expected 0.0 to 1.0"),
+        (controls.number, (3,), 2.5, "not a whole number"),
+        (controls.number, (3.0,), float("inf"), "finite"),
+        (controls.dropdown, (["x", "y"],), "z", r"one of \('x', 'y'\)"),
+        (controls.text, (), 7, "an int, not a str"),
+        (controls.text, (), "\ud800", "surrogate"),
+        (controls.color, (), (1.0, 0.0), "red, green and blue"),
+        (controls.vector, ((0, 0),), (1, 2, 3), "3 numbers; expected 2"),
     ],
 )
 def test_mistakes_in_values_are_raised(
-    declare: Callable[[], Any], value: object, message: str
+    declare: Callable[..., Any], arguments: tuple[Any, ...], value: object, message: str
 ) -> None:
-    control = declare()
+    control = declare("a", *arguments)
     start = control.value
     with pytest.raises((TypeError, ValueError), match=message):
         control.value = value

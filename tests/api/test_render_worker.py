@@ -6,6 +6,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -158,7 +159,7 @@ def test_pictures_lie_over_the_scene_and_follow_its_versions(
     assert publisher is not None
     assert (info.over, info.over_run) == ("scene", publisher.run_id)
     scene = stream_of(worker.subscriber, "scene")
-    _, meta, arrays = worker.wait_for(lambda: copied(scene), "the scene")
+    _, meta, arrays = worker.wait_for(partial(copied, scene), "the scene")
     assert arrays["points"].shape == (4, 3)
     assert meta["function"] == drawing.function
     with Subscriber(publisher.run_id) as follower:
@@ -179,7 +180,7 @@ def test_a_function_is_given_the_newest_controls(
     # Declared after the worker has begun, and read by its next picture.
     gain = splatview.controls.slider("gain", 0.0, 4.0, value=2.0)
     panel = stream_of(worker.subscriber, "controls")
-    worker.wait_for(lambda: copied(panel), "controls")
+    worker.wait_for(partial(copied, panel), "controls")
     _, arrays = worker.picture()
     assert arrays["color"][0, 0, 0] == 102
     last_version = panel.version
