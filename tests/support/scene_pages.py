@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from splatview_viewer.blocks.layout import Part, block_count, part_bytes
+from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.unpacking import unpacked
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
@@ -21,12 +21,12 @@ class HeldPass:
     """A pass, as far as it has come."""
 
     begin: m.SceneBegin
-    blocks: dict[tuple[Part, int], bytes] = field(default_factory=dict)
+    blocks: dict[tuple[BlockPart, int], bytes] = field(default_factory=dict)
 
     def check_whole(self) -> None:
         """Check that each block of each part has come."""
         begin = self.begin
-        sizes: dict[Part, int] = {}
+        sizes: dict[BlockPart, int] = {}
         for (part, _), data in self.blocks.items():
             sizes[part] = sizes.get(part, 0) + len(data)
         count = block_count(begin.count)
@@ -114,7 +114,7 @@ class PageScenes:
         held = self.drawn[pane]
         begin = held.begin
         count = block_count(begin.count)
-        base: Part = "exact" if begin.form == "exact" else "quick"
+        base: BlockPart = "exact" if begin.form == "exact" else "quick"
         harmonics = None
         if begin.has_harmonics:
             harmonics = _rows(held, "harmonics", count)
@@ -124,7 +124,7 @@ class PageScenes:
         )
 
 
-def _rows(held: HeldPass, part: Part, count: int) -> np.ndarray:
+def _rows(held: HeldPass, part: BlockPart, count: int) -> np.ndarray:
     """Return the blocks of a part, (blocks, bytes) uint8."""
     blocks = [np.frombuffer(held.blocks[part, i], np.uint8) for i in range(count)]
     return np.stack(blocks)

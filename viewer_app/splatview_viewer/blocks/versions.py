@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_viewer.blocks.importance import ranked_by_importance
-from splatview_viewer.blocks.layout import BLOCK, Part, block_count, part_bytes
+from splatview_viewer.blocks.layout import BLOCK, BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.packing import BlockedScene
 from splatview_viewer.core.jobs import JobQueue
 
@@ -63,7 +63,7 @@ class VersionFacts(NamedTuple):
 class PackingForm(NamedTuple):
     """The parts of a version that a packing holds, and of how many Gaussians."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BlockPart, ...]
     gaussians: int
     """The most important ones, the first ones first, if they are fewer than all."""
 
@@ -85,7 +85,7 @@ class Packing:
     form: PackingForm
     is_for_newest: bool
     """Any version will do that is the newest when it is begun with."""
-    blocks: dict[Part, np.ndarray] = field(default_factory=dict)
+    blocks: dict[BlockPart, np.ndarray] = field(default_factory=dict)
     """(blocks, bytes) uint8 by part."""
     is_done: bool = False
     has_failed: bool = False
@@ -366,7 +366,7 @@ class PackedVersions:
 
     def _pack_part(
         self,
-        part: Part,
+        part: BlockPart,
         packing: Packing,
         scene: GaussianScene,
         rows: torch.Tensor | None,

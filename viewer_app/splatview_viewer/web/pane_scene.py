@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from splatview_viewer.blocks.layout import Part, block_count, part_bytes
+from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.versions import PackingForm
 from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.web.messages import Blocks, HandedScene, SceneBegin, SceneEnd
@@ -41,7 +41,7 @@ class Numbers:
 class _BlockRun(NamedTuple):
     """Some blocks that go together."""
 
-    part: Part
+    part: BlockPart
     first: int
     blocks: int
 
@@ -296,7 +296,7 @@ class PaneScene:
         )
 
 
-def _parts_of(plan: ScenePass) -> tuple[Part, ...]:
+def _parts_of(plan: ScenePass) -> tuple[BlockPart, ...]:
     """Return the parts of blocks that a pass sends."""
     form = plan.form
     if plan.refines:

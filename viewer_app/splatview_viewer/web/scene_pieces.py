@@ -15,7 +15,7 @@ from splatview_viewer.blocks.layout import HEADER, QUICK_WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.blocks.layout import Part
+    from splatview_viewer.blocks.layout import BlockPart
     from splatview_viewer.blocks.packing import BlockedScene
 
 _BLOCKS = 64
@@ -30,7 +30,7 @@ _REPLACEMENT = _FIRST_DIGIT + 85
 class CompressedBlocks(NamedTuple):
     """A piece of a scene: some of its blocks."""
 
-    layer: Part
+    layer: BlockPart
     """The part of the blocks that is packed here."""
     first_block: int
     block_count: int
@@ -41,7 +41,7 @@ class CompressedBlocks(NamedTuple):
 
 def pieces_of(blocked: BlockedScene) -> Iterator[CompressedBlocks]:
     """Yield the pieces of a scene: all quick blocks, then all harmonics."""
-    layers: list[Part] = ["quick"]
+    layers: list[BlockPart] = ["quick"]
     if blocked.coefficients:
         layers.append("harmonics")
     for layer in layers:
