@@ -320,6 +320,21 @@ def test_a_pane_that_is_drawn_again_here_gets_nothing(trainer: TrainedScene) -> 
     assert trainer.versions.held_bytes == 0
 
 
+def test_versions_are_awaited_between_passes_alone(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(100 * BLOCK))
+    page = LinedPage(trainer, SLOW)
+    assert trainer.versions.is_awaited
+    page.until(lambda: page.page.bytes > 0)
+    assert not trainer.versions.is_awaited
+    other = LinedPage(trainer)
+    other.settle()
+    assert trainer.versions.is_awaited
+    other.sender.end()
+    assert not trainer.versions.is_awaited
+    page.until(lambda: page.page.drawn)
+    assert trainer.versions.is_awaited
+
+
 def test_a_moved_camera_is_one_small_message(trainer: TrainedScene) -> None:
     trainer.show(make_scene(3000))
     reader = LinedPage(trainer)

@@ -126,6 +126,8 @@ class PackedVersions:
         self._newest: VersionFacts | None = None
         self._cameras: tuple[Camera, ...] = ()
         self._packings: list[Packing] = []
+        self._sendings: dict[object, bool] = {}
+        """By reader, whether it is in the middle of a version."""
         self._ranks: tuple[int, torch.Tensor] | None = None
         """The number of a version, and its Gaussians by importance. The packing thread
         alone uses it."""
@@ -144,6 +146,26 @@ class PackedVersions:
     def is_wanted(self) -> bool:
         """True while a packing is to be begun with."""
         return any(not packing.is_begun for packing in self._packings)
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while a newer version would be packed soon.
+
+        While all readers are in the middle of one, those that come now would be old by
+        then.
+        """
+        sendings = list(self._sendings.values())
+        return not sendings or not all(sendings)
+
+    def note_sending(self, reader: object, *, is_amid: bool) -> None:
+        """Note whether a reader is in the middle of a version."""
+        with self._lock:
+            self._sendings[reader] = is_amid
+
+    def forget_reader(self, reader: object) -> None:
+        """Await nothing for a reader any more. Idempotent."""
+        with self._lock:
+            self._sendings.pop(reader, None)
 
     @property
     def held_bytes(self) -> int:

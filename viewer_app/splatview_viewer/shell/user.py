@@ -251,7 +251,8 @@ class User(UserActions):
         One for a remote screen is taken with the next picture.
         """
         in_time = not self._far or now >= self.schedule.next_pictures(now)
-        return in_time and takes_pictures(self.screen)
+        is_shown_soon = in_time and takes_pictures(self.screen)
+        return is_shown_soon and self._pictures.awaits_versions
 
     def may_draw(self, now: float) -> float:
         """Return the time of the next pictures at the earliest."""

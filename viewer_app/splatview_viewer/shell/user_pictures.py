@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.handed import HandedOn
     from splatview_viewer.core.screen import Caption, InterfaceLayer
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
@@ -47,8 +48,8 @@ class UserPictures:
         self._user = user
         self._gpu_work = gpu_work
         self._drew_pictures = False
-        self._handed_panes: set[int] = set()
-        """The numbers of the panes that the screen draws by itself."""
+        self._handed_panes: dict[int, HandedOn] = {}
+        """The panes that the screen draws by itself, by number."""
         self._seen_cameras = SeenCameras()
         self._refresh_at = math.inf
         """When what is written over pictures is drawn again, by what they show."""
@@ -165,7 +166,7 @@ class UserPictures:
     def _hand_on(self) -> None:
         """Have the screen draw by itself what it can."""
         viewports = self._user.layout.visible_viewports
-        self._handed_panes = set()
+        self._handed_panes = {}
         scenes = self._user.screen.scenes
         if scenes is None:
             return
@@ -175,10 +176,18 @@ class UserPictures:
         for viewport, pane in zip(viewports, panes, strict=True):
             if pane.handed.drawing is None:
                 continue
-            self._handed_panes.add(pane.number)
+            self._handed_panes[pane.number] = pane.handed
             if viewport.view is not None:
                 # The page hides lines while its camera is elsewhere.
                 viewport.view.view.seen_camera = None
+
+    @property
+    def awaits_versions(self) -> bool:
+        """False while another version of what is shown would be of no use soon."""
+        if self._drawn_viewports:
+            return True
+        handed = self._handed_panes.values()
+        return not handed or any(each.versions.is_awaited for each in handed)
 
     @property
     def _drawn_viewports(self) -> list[Viewport]:

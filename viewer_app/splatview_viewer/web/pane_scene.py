@@ -103,13 +103,19 @@ class PaneScene:
             self._drop()
         elif handed.versions is not self._versions:
             self._drop()
+            self._forget_versions()
             self._versions = handed.versions
             self._plan = ScenePlan(self._most_gaussians)
 
     def close(self) -> None:
         """Give back what is packed for it. Idempotent."""
         self._drop()
+        self._forget_versions()
         self._ends.clear()
+
+    def _forget_versions(self) -> None:
+        if self._versions is not None:
+            self._versions.forget_reader(self)
 
     def _drop(self) -> None:
         """Send no more of the pass that is under way."""
@@ -118,6 +124,7 @@ class PaneScene:
             return
         self._give_back(coming)
         self._coming = None
+        self._note_sending(is_amid=False)
         if coming.end_number:
             return
         self._plan.undo()
@@ -129,6 +136,15 @@ class PaneScene:
         if packing is not None and self._versions is not None:
             self._versions.release(packing, self._wake_writer)
         coming.packing = None
+
+    def _note_sending(self, *, is_amid: bool) -> None:
+        """Note whether versions that come now are of no use."""
+        if self._versions is None:
+            return
+        self._versions.note_sending(self, is_amid=is_amid)
+        if not is_amid:
+            # The newest one is taken now.
+            self._wake()
 
     # -- what is next ------------------------------------------------------------------
 
@@ -233,6 +249,7 @@ class PaneScene:
             coming.plan = plan
             coming.pieces = _pieces(plan, coming.facts.coefficients)
         coming.number = self._numbers.next_pass()
+        self._note_sending(is_amid=not plan.refines)
         facts = coming.facts
         return SceneBegin(
             pane=self._pane,
@@ -285,6 +302,7 @@ class PaneScene:
         coming.end_number = end.number
         pace.sent(end.number, 0, now)
         self._give_back(coming)
+        self._note_sending(is_amid=False)
         return end
 
     def _end_of(self, coming: _ComingPass, *, is_whole: bool) -> SceneEnd:
