@@ -11,6 +11,7 @@ import functools
 import logging
 import math
 import threading
+from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,6 +135,8 @@ class PackedVersions:
         self._staging: torch.Tensor | None = None
         self._stream: torch.cuda.Stream | None = None
         self._is_closed = False
+        self.gpu_ms: deque[float] = deque()
+        """Milliseconds that a GPU took for each packing, to be taken out."""
 
     # -- any thread --------------------------------------------------------------------
 
@@ -356,10 +359,15 @@ class PackedVersions:
         with torch.no_grad(), torch.cuda.device(source.scene.gpu):
             if self._stream is None or self._stream.device != source.scene.gpu:
                 self._stream = torch.cuda.Stream()
+            start = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
             with torch.cuda.stream(self._stream):
                 self._stream.wait_event(ready)
+                start.record()
                 self._pack_parts(packing, source.scene, cameras)
-                self._stream.synchronize()
+                end.record()
+                end.synchronize()
+            self.gpu_ms.append(start.elapsed_time(end))
 
     def _pack_parts(
         self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]

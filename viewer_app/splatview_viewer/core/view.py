@@ -82,6 +82,8 @@ CANVAS_WORDS = {
 """Transfer of a renderer's pixels to OpenGL, by the name of the canvas."""
 WITHOUT_OPENGL = "CUDA draws without OpenGL"
 """The same where they do not go there."""
+DRAWN_THERE = "the browser draws"
+"""The same where the scene is drawn on another machine."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from splatview_viewer.core.handed import (
     HandedPlace,
 )
 from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.gpu.governor import SWITCH
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.frustums import Frustums
@@ -83,7 +84,12 @@ class Handing:
         """Have what was requested be packed."""
         if not self._is_wanted:
             self._kept_scene = None
-        self.versions.begin(self._read)
+        governor = self._cache.work.governor
+        while self.versions.gpu_ms:
+            governor.account.pay(SWITCH + self.versions.gpu_ms.popleft())
+        # A training at its side needs the GPU more.
+        if self._kept_scene is not None or not governor.next_picture():
+            self.versions.begin(self._read)
 
     def _read(self) -> SceneToPack | None:
         """Return the newest version to be packed; None if it was overwritten."""

@@ -13,6 +13,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import (
     CANVAS_WORDS,
+    DRAWN_THERE,
     WITHOUT_OPENGL,
     Info,
     Section,
@@ -244,6 +245,7 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
         """
         data = self.data
         is_exact = bool(self.host.exact)
+        self.picture.handed_to = None
         self.rig.rect = rect
         # The orbit takes the place of a view that is followed, before anything else.
         _ = self.rig.orbit
@@ -461,6 +463,8 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
         way_to_screen = CANVAS_WORDS.get(renderer.bridge, "")
         if self.picture.on_device is not None:
             way_to_screen = WITHOUT_OPENGL
+        elif self.picture.handed_to is not None:
+            way_to_screen = DRAWN_THERE
         path = [
             transfer,
             f"{renderer.name} renderer",
