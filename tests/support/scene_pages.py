@@ -41,6 +41,8 @@ class PageScenes:
     def __init__(self, send: Callable[[m.ClientMessage], object]) -> None:
         self.answers = True
         """False: nothing that comes is ever taken."""
+        self.late_panes: set[int] = set()
+        """Panes of which the ends of passes are never answered."""
         self.handed: dict[int, m.HandedScene] = {}
         """What was handed on last, by pane."""
         self.drawn: dict[int, HeldPass] = {}
@@ -90,7 +92,7 @@ class PageScenes:
         else:
             coming.check_whole()
             self._show(message.pane, coming)
-        self._answer(message.number)
+        self._answer(message.number, is_late=message.pane in self.late_panes)
 
     def _show(self, pane: int, coming: HeldPass) -> None:
         """Draw a pass, or what it adds to the one that is drawn."""
@@ -103,10 +105,10 @@ class PageScenes:
         assert drawn.begin.count == begin.count
         self.drawn[pane] = HeldPass(begin, {**drawn.blocks, **coming.blocks})
 
-    def _answer(self, number: int) -> None:
+    def _answer(self, number: int, *, is_late: bool = False) -> None:
         assert number == self._number + 1
         self._number = number
-        if self.answers:
+        if self.answers and not is_late:
             self._send(m.Taken(number))
 
     def scene(self, pane: int) -> GaussianScene:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -155,6 +156,11 @@ class LinedPage:
             if not self.turn():
                 self._woken.wait(0.01)
                 self._woken.clear()
+
+    def shows(self, pane: int, count: int) -> bool:
+        """Return whether so many Gaussians are drawn in a pane."""
+        drawn = self.page.drawn.get(pane)
+        return drawn is not None and drawn.begin.count == count
 
     def settle(self) -> None:
         """Go on until the page has all of the newest version, exactly."""
@@ -318,6 +324,22 @@ def test_a_pane_that_is_drawn_again_here_gets_nothing(trainer: TrainedScene) -> 
     assert reader.page.handed[PANE].drawing is None
     assert reader.page.dropped == 1
     assert trainer.versions.held_bytes == 0
+
+
+def test_a_pass_that_is_not_drawn_yet_holds_its_own_pane_back_alone(
+    trainer: TrainedScene,
+) -> None:
+    """The page answers later blocks of another pane before that."""
+    trainer.show(make_scene(BLOCK))
+    page = LinedPage(trainer)
+    page.page.late_panes.add(PANE)
+    handed = HandedOn(DRAWING, trainer.versions)
+    page.hand(handed, handed)
+    counts = [BLOCK + k for k in range(5)]
+    for count in counts:
+        trainer.show(make_scene(count))
+        page.until(partial(page.shows, PANE + 1, count))
+    assert [begin.pane for begin in page.page.passes].count(PANE) == 1
 
 
 def test_versions_are_awaited_between_passes_alone(trainer: TrainedScene) -> None:

@@ -95,10 +95,9 @@ class Draws(_Message, frozen=True, kw_only=True):
 
 
 class Taken(_Message, frozen=True):
-    """All `Blocks` and `SceneEnd` up to a number are done with.
+    """Answers `Blocks` once they are put, and with them all before.
 
-    Blocks are once they are put, the end of a pass once the pass is drawn, or another
-    one has overtaken it.
+    Answers each `SceneEnd` once the pass is drawn, or another one has overtaken it.
     """
 
     number: _Number

@@ -172,7 +172,7 @@ class PaneScene:
         """
         coming = self._coming
         if coming is not None and coming.end_number:
-            if pace.taken_number < coming.end_number:
+            if coming.end_number in pace.open_ends:
                 return None
             self._coming = None
         if self._coming is None:
@@ -300,7 +300,7 @@ class PaneScene:
         is_whole = not self._is_outdated(coming)
         end = self._end_of(coming, is_whole=is_whole)
         coming.end_number = end.number
-        pace.sent(end.number, 0, now)
+        pace.end_sent(end.number, now)
         self._give_back(coming)
         self._note_sending(is_amid=False)
         return end

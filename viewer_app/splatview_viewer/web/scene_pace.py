@@ -35,8 +35,8 @@ class ScenePace:
     def __init__(self) -> None:
         self.in_flight = 0
         """Bytes that were sent and not taken yet."""
-        self.taken_number = 0
-        """The number up to which the page has taken all."""
+        self.open_ends: set[int] = set()
+        """The ends of passes that the page has not answered."""
         self._sent: deque[_SentBytes] = deque()
         self._rate: float | None = None
         self._latency_s: float | None = None
@@ -68,11 +68,19 @@ class ScenePace:
         self._sent.append(_SentBytes(number, size_bytes, now))
         self.in_flight += size_bytes
 
+    def end_sent(self, number: int, now: float) -> None:
+        """Note the end of a pass, which the page answers once it draws the pass.
+
+        Of other panes it may have answered later blocks by then.
+        """
+        self.sent(number, 0, now)
+        self.open_ends.add(number)
+
     def taken(self, number: int, now: float) -> None:
         """Note that the page has taken all up to a number, as far as it was sent."""
+        self.open_ends.discard(number)
         while self._sent and self._sent[0].number <= number:
             sent = self._sent.popleft()
-            self.taken_number = sent.number
             self.in_flight -= sent.size_bytes
             self._measured_bytes += sent.size_bytes
             if sent.size_bytes:
