@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 from support.house import House
-from support.scene_files import ply_columns, truth, write_ply
+from support.scene_files import alpha_of, ply_columns, truth, write_ply
 from support.web_clients import Page
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.handed import HandedPlace
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.scene.selecting import mask_of
 from splatview_viewer.shell.user import User
 from splatview_viewer.web import messages as m
@@ -128,13 +130,33 @@ def test_what_is_chosen_is_marked_in_the_interface(reader: ScenePage) -> None:
     assert page.waiting == 0
 
 
+def test_hidden_gaussians_are_not_sent(reader: ScenePage) -> None:
+    house, page, _ = reader
+    opaque = alpha_of(truth(COUNT).opacities) >= 0.5
+    selection = replace(EVERYTHING, opacity=(0.5, 1.0))
+
+    def shows(count: int) -> bool:
+        return page.scenes.drawn[reader.pane].begin.count == count
+
+    reader.change(selection=selection)
+    house.until(partial(shows, int(opaque.sum())))
+    seen = page.scenes.scene(reader.pane)
+    expected = torch.from_numpy(truth(COUNT).means[opaque])
+    torch.testing.assert_close(seen.means.float(), expected, atol=1e-4, rtol=0)
+    reader.change(selection=replace(selection, opacity=(0.99999, 1.0)))
+    house.until(partial(shows, 0))
+    reader.change(selection=EVERYTHING)
+    house.until(partial(shows, COUNT))
+    assert page.waiting == 0
+
+
 def test_what_the_viewer_has_to_draw_comes_as_pictures(reader: ScenePage) -> None:
     house, page, _ = reader
     selection = reader.view.state.selection
-    reader.change(selection=replace(selection, opacity=(0.5, 1.0)))
+    reader.change(selection=replace(selection, marked=(1, 2)))
     house.until(lambda: page.waiting)
     assert reader.handed.drawing is None
-    assert "hidden" in reader.handed.reason
+    assert "marked" in reader.handed.reason
     sent_bytes = page.scenes.bytes
     reader.change(selection=selection)
     house.until(lambda: reader.handed.drawing is not None)
@@ -164,10 +186,10 @@ def test_what_no_page_should_send_changes_nothing(reader: ScenePage) -> None:
 
 def test_a_page_that_comes_back_gets_all_anew(reader: ScenePage) -> None:
     house, page, user = reader
-    versions = reader.view.data.handing.versions
+    handing = reader.view.data.handing
     page.end()
     house.until(lambda: user not in house.app.users)
-    assert versions.held_bytes == 0
+    assert handing.held_bytes == 0
     page = house.page(900, 520, id="page1")
     returned = ScenePage(house, page, user)
     assert house.users[page] is user

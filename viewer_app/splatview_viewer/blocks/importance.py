@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from splatview_viewer.render.activation import activate
+from splatview_viewer.scene.selecting import HIDDEN, flags
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
 
+    from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
@@ -33,6 +37,20 @@ def ranked_by_importance(
 
     weights = [_weights(piece, origin, cameras) for _, piece in scene.chunks()]
     return torch.cat(weights).argsort(descending=True, stable=True).int()
+
+
+def drawn_rows(scene: GaussianScene, selection: Selection) -> torch.Tensor:
+    """Return the indices of the Gaussians that a selection does not hide, int32."""
+    import torch
+
+    rows = []
+    for first, piece in scene.chunks():
+        active = piece
+        if not (piece.activation.scales and piece.activation.opacities):
+            active, _ = activate(piece)
+        is_hidden = flags(active, selection, first) & HIDDEN
+        rows.append((is_hidden == 0).nonzero()[:, 0] + first)
+    return torch.cat(rows).int()
 
 
 def _weights(

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from splatview_viewer.blocks.importance import ranked_by_importance
+from splatview_viewer.blocks.importance import drawn_rows, ranked_by_importance
 from splatview_viewer.blocks.layout import BLOCK, BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.packing import BlockedScene
 from splatview_viewer.core.jobs import JobQueue
+from splatview_viewer.core.selection import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.core.jobs import Job
+    from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
@@ -122,7 +124,17 @@ def _queue() -> JobQueue:
 class PackedVersions:
     """The packings of one scene, of its newest version and of those still being sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection = EVERYTHING) -> None:
+        """Start without a version.
+
+        selection: the Gaussians that are packed.
+        """
+        self._selection = selection
+        self._drawn: tuple[int, torch.Tensor] | None = None
+        """The number of a version, and its Gaussians that the selection does not hide.
+        The packing thread alone uses it."""
+        self._drawn_share = 1.0
+        """Of all Gaussians, in the last version that was packed."""
         self._lock = threading.Lock()
         self._newest: VersionFacts | None = None
         self._cameras: tuple[Camera, ...] = ()
@@ -240,8 +252,13 @@ class PackedVersions:
     # -- the thread that draws ---------------------------------------------------------
 
     def put(self, facts: VersionFacts) -> None:
-        """Have these be the facts of the newest version."""
-        self._newest = facts._replace(number=next(_numbers))
+        """Have these be the facts of the newest version.
+
+        How many Gaussians are drawn is estimated until it is packed.
+        """
+        gaussians = math.ceil(facts.gaussians * self._drawn_share)
+        gaussians = min(max(gaussians, 1), facts.gaussians)
+        self._newest = facts._replace(number=next(_numbers), gaussians=gaussians)
 
     def watch_from(self, cameras: Sequence[Camera]) -> None:
         """Have what these cameras see count as important."""
@@ -255,6 +272,7 @@ class PackedVersions:
         if not self.is_wanted:
             return
         with self._lock:
+            self._drop_unused()
             newest = self._newest
             starting = self._starting(newest)
         if not starting or newest is None:
@@ -373,16 +391,51 @@ class PackedVersions:
         self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
     ) -> None:
         """Pack all parts of a packing."""
-        facts = packing.facts
+        rows = self._rows(packing, scene, cameras)
         coefficients = 0
         if "harmonics" in packing.form.parts:
-            coefficients = facts.coefficients
+            coefficients = packing.facts.coefficients
         scene = replace(scene, shN=scene.shN[:, :coefficients])
-        rows = None
-        if packing.is_ranked:
-            rows = self._ranked(facts, scene, cameras)[: packing.form.gaussians]
         for part in packing.form.parts:
             packing.blocks[part] = self._pack_part(part, packing, scene, rows)
+
+    def _rows(
+        self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
+    ) -> torch.Tensor | None:
+        """Return the Gaussians of a packing in its order; None: all, in their own."""
+        import torch
+
+        drawn = self._drawn_rows(packing, scene)
+        if not packing.is_ranked:
+            return drawn
+        ranks = self._ranked(packing.facts, scene, cameras)
+        if drawn is not None:
+            is_drawn = torch.zeros(len(ranks), dtype=torch.bool, device=ranks.device)
+            is_drawn[drawn] = True
+            ranks = ranks[is_drawn[ranks]]
+        return ranks[: packing.form.gaussians]
+
+    def _drawn_rows(
+        self, packing: Packing, scene: GaussianScene
+    ) -> torch.Tensor | None:
+        """Return the Gaussians that are drawn, and note their number; None: all are."""
+        if self._selection == EVERYTHING:
+            return None
+        number = packing.facts.number
+        if self._drawn is None or self._drawn[0] != number:
+            self._drawn = None
+            self._drawn = number, drawn_rows(scene, self._selection)
+        rows = self._drawn[1]
+        count = len(rows)
+        with self._lock:
+            was_whole = not packing.is_ranked
+            gaussians = count if was_whole else min(packing.form.gaussians, count)
+            packing.form = packing.form._replace(gaussians=gaussians)
+            packing.facts = packing.facts._replace(gaussians=count)
+            self._drawn_share = count / max(len(scene), 1)
+            if self._newest is not None and self._newest.number == number:
+                self._newest = packing.facts
+        return rows
 
     def _ranked(
         self, facts: VersionFacts, scene: GaussianScene, cameras: tuple[Camera, ...]

@@ -203,7 +203,7 @@ class SceneCache:
     def busy(self) -> bool:
         """True while the last value is being read or drawn: no other can be taken."""
         is_reading = self._frame is not None and not self.renderer.pending
-        is_working = self.stepped.is_drawing or self.handing.versions.is_reading
+        is_working = self.stepped.is_drawing or self.handing.is_reading
         return is_reading or is_working
 
     @property

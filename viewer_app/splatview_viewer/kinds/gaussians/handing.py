@@ -26,7 +26,6 @@ from splatview_viewer.core.handed import (
     HandedOn,
     HandedPlace,
 )
-from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.gpu.governor import SWITCH
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.scene import color_maps
@@ -36,6 +35,7 @@ from splatview_viewer.scene_view.tool import ORBIT
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.cache import SceneCache
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -49,7 +49,10 @@ class Handing:
     """Hands one scene on, and has its versions packed."""
 
     def __init__(self, cache: SceneCache) -> None:
-        self.versions = PackedVersions()
+        self._versions: dict[Selection, PackedVersions] = {}
+        """Those in use, by the Gaussians that they have."""
+        self._facts: VersionFacts | None = None
+        """Facts about the newest version."""
         self._cache = cache
         self._kept_scene: GaussianScene | None = None
         """The newest version in host memory, which stays as it is."""
@@ -66,15 +69,25 @@ class Handing:
         self._kept_scene = None
         if not scene.on_gpu and self._is_wanted:
             self._kept_scene = scene
-        self.versions.put(
-            VersionFacts(
-                number=0,
-                gaussians=summary.count,
-                sh_degree=summary.drawn_sh_degree,
-                antialiased=summary.antialiased,
-                origin=origin_of(sample.center),
-            )
+        self._facts = VersionFacts(
+            number=0,
+            gaussians=summary.count,
+            sh_degree=summary.drawn_sh_degree,
+            antialiased=summary.antialiased,
+            origin=origin_of(sample.center),
         )
+        for versions in self._versions.values():
+            versions.put(self._facts)
+
+    @property
+    def is_reading(self) -> bool:
+        """True while the newest version has to stay as it is."""
+        return any(versions.is_reading for versions in self._versions.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all that is packed."""
+        return sum(versions.held_bytes for versions in self._versions.values())
 
     @property
     def _is_wanted(self) -> bool:
@@ -85,11 +98,25 @@ class Handing:
         if not self._is_wanted:
             self._kept_scene = None
         governor = self._cache.work.governor
-        while self.versions.gpu_ms:
-            governor.account.pay(SWITCH + self.versions.gpu_ms.popleft())
-        # A training at its side needs the GPU more.
-        if self._kept_scene is not None or not governor.next_picture():
-            self.versions.begin(self._read)
+        for versions in self._versions.values():
+            while versions.gpu_ms:
+                governor.account.pay(SWITCH + versions.gpu_ms.popleft())
+            # A training at its side needs the GPU more.
+            if self._kept_scene is not None or not governor.next_picture():
+                versions.begin(self._read)
+
+    def _versions_of(self, selection: Selection) -> PackedVersions:
+        """Return the packed versions of some Gaussians; forget those of no use."""
+        used = {each.handed_selection for each in self._cache.pictures}
+        for other in set(self._versions) - used - {selection}:
+            self._versions.pop(other).close()
+        versions = self._versions.get(selection)
+        if versions is None:
+            versions = PackedVersions(selection)
+            self._versions[selection] = versions
+            if self._facts is not None:
+                versions.put(self._facts)
+        return versions
 
     def _read(self) -> SceneToPack | None:
         """Return the newest version to be packed; None if it was overwritten."""
@@ -130,23 +157,27 @@ class Handing:
             cache.drop(picture)
         picture.scale = 1.0
         picture.handed_to = camera
+        picture.handed_selection = view.state.selection
+        versions = self._versions_of(picture.handed_selection)
         view.drawn_camera = camera
         view.tools.note_picture()
         cameras = [each.handed_to for each in cache.pictures]
-        self.versions.watch_from([camera for camera in cameras if camera is not None])
-        return HandedOn(drawing, self.versions)
+        versions.watch_from([camera for camera in cameras if camera is not None])
+        return HandedOn(drawing, versions)
 
     def close(self) -> None:
         """Hand nothing on any more. Idempotent."""
         self._kept_scene = None
-        self.versions.close()
+        for versions in self._versions.values():
+            versions.close()
+        self._versions.clear()
 
 
 def _reason_against(view: GaussianView) -> str:
     """Return why a view has to be drawn here; "" if it need not be."""
     state = view.state
-    if state.selection != EVERYTHING:
-        return "Some Gaussians are hidden or marked."
+    if state.selection.marked:
+        return "Some Gaussians are marked."
     if SHOWS[state.show].is_mapped and _range_by_hand(view) is None:
         return "The range of its colours is measured in the picture."
     if view.tools.of(Frustums).shows_photo:

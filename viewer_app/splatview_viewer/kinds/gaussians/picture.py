@@ -12,6 +12,7 @@ import numpy as np
 
 from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.render.gl.passes import texture_source
@@ -111,6 +112,8 @@ class ViewportPicture:
         self.motion = Motion()
         self.handed_to: Camera | None = None
         """The camera of a screen that draws it by itself; None: it is drawn here."""
+        self.handed_selection = EVERYTHING
+        """The Gaussians that such a screen draws."""
         self.number_picture = NumberPicture(ctx)
         self._ctx = ctx
         self._copy: _PictureCopy | None = None
