@@ -108,8 +108,8 @@ class RenderedScreen(driver.CountingScreen):
     def _timing_reads(self, take: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that takes an answer and notes when it was read."""
 
-        def timed(frame: Any) -> bool:
-            is_taken = take(frame)
+        def timed(frame: Any, **options: Any) -> bool:
+            is_taken = take(frame, **options)
             self._read_ns = time.monotonic_ns()
             return is_taken
 

@@ -48,7 +48,7 @@ def matched(scene: GaussianScene, path: Path) -> GaussianScene:
 def test_scenes_come_back(tmp_path: Path, suffix: str, coefficients: int) -> None:
     scene = make_scene(coefficients)
     path = tmp_path / f"scene{suffix}"
-    assert write_scene(WrittenScene(scene), path) == COUNT
+    assert write_scene(WrittenScene(scene), path) == (path, COUNT)
     back = matched(scene, path)
     assert (back.means - scene.means).abs().max() < 5e-3
     assert (back.scales.log() - scene.scales.log()).abs().max() < 0.04
@@ -68,11 +68,28 @@ def test_flat_and_hidden_gaussians(tmp_path: Path, suffix: str) -> None:
     scene.means[:, 1] = 2.0
     scene.opacities[:100] = 0
     path = tmp_path / f"flat{suffix}"
-    assert write_scene(WrittenScene(scene), path) == COUNT - 100
+    assert write_scene(WrittenScene(scene), path) == (path, COUNT - 100)
     back = matched(scene[100:], path)
     assert back.scales[:, 2].max() < 1e-4
     assert (back.means[:, 1] - 2).abs().max() < 1e-3
     assert (back.scales[:, :2].log() - scene.scales[100:, :2].log()).abs().max() < 0.04
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_part_is_written_beside_what_is_there(tmp_path: Path, suffix: str) -> None:
+    scene = make_scene(3)
+    keep = torch.zeros(COUNT, dtype=torch.bool)
+    keep[7:17] = True
+    path = tmp_path / f"part{suffix}"
+    path.write_bytes(b"kept")
+    written = WrittenScene(scene, keep=keep)
+    part_path, count = write_scene(written, path, numbered=True)
+    assert count == 10
+    assert part_path != path
+    assert path.read_bytes() == b"kept"
+    assert (
+        matched(scene[keep], part_path).means - scene[keep].means
+    ).abs().max() < 0.01
 
 
 @pytest.mark.parametrize("suffix", [".ply", ".spz"])

@@ -146,6 +146,9 @@ def test_filter_and_save_are_sections_that_tell_their_state(viewer: Viewer) -> N
     viewer.click("Save the scene")
     viewer.click("All")
     viewer.until(lambda: list(Path.cwd().glob("a*.ply"))[1:])
+    tool.save_suffix = ".spz"
+    viewer.click("All")
+    viewer.until(lambda: list(Path.cwd().glob("a*.spz")))
 
 
 # -- film ------------------------------------------------------------------------------

@@ -343,7 +343,7 @@ def test_chosen_gaussians_are_counted_hidden_and_saved(
     drag(viewer, (0.3, 0.3), (0.7, 0.35), (0.65, 0.7), (0.35, 0.7))
     selected_count = count(viewer)
     assert 0 < selected_count < 2000
-    viewer.click("Save as .ply")
+    viewer.click("Save them")
 
     def is_saved() -> bool:
         return len(list(tmp_path.glob("*.ply"))) == 2

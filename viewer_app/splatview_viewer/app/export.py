@@ -33,7 +33,8 @@ def export(command: Export) -> int:
 
     named = Named(command.file, command.run, command.stream)
     written = draw_named(named, "export", "--camera", take)
-    return write_scene(written, command.out)
+    _, count = write_scene(written, command.out)
+    return count
 
 
 def _loaded(still: Still, value: Value | None) -> WrittenScene | None:

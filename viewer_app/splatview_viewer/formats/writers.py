@@ -32,6 +32,8 @@ class WrittenScene(NamedTuple):
     antialiased: bool = False
     up: tuple[float, float, float] | None = None
     """The direction upward; None if it is not known."""
+    keep: torch.Tensor | None = None
+    """(N,) bool, which Gaussians are written; None: all."""
 
 
 class SceneWriter(NamedTuple):
@@ -39,23 +41,35 @@ class SceneWriter(NamedTuple):
 
     suffix: str
     title: str
-    write: Callable[[WrittenScene, Path, Progress], int]
-    """Writes a file, which appears whole or not at all; returns how many Gaussians are
-    in it."""
+    write: Callable[[WrittenScene, Path, bool, Progress], tuple[Path, int]]
+    """As `write_scene`, with `numbered`."""
 
 
-def write_scene(written: WrittenScene, path: Path, progress: Progress = silent) -> int:
+def write_scene(
+    written: WrittenScene,
+    path: Path,
+    *,
+    numbered: bool = False,
+    progress: Progress = silent,
+) -> tuple[Path, int]:
     """Write a scene in the format that the file's suffix names.
 
-    Gaussians of opacity 0 are left out, since they are invisible.
+    The file appears whole or not at all. Gaussians of opacity 0 are left out, since they
+    are invisible.
+
+    Args:
+        written: the scene.
+        path: the file.
+        numbered: replace nothing: if the file exists, a number is appended.
+        progress: called with how far it is.
 
     Returns:
-        How many Gaussians are in the file.
+        The path of the file, and how many Gaussians are in it.
 
     Raises:
         FileError: there is no such format, or the file cannot be written.
     """
-    return writer_of(path).write(written, path, progress)
+    return writer_of(path).write(written, path, numbered, progress)
 
 
 def writer_of(path: Path) -> SceneWriter:
@@ -68,36 +82,40 @@ def writer_of(path: Path) -> SceneWriter:
     raise FileError(f"{path}: no format is written by this name; end it in {suffixes}")
 
 
-def visible(scene: GaussianScene) -> GaussianScene:
-    """Return the Gaussians of an activated scene that can be seen.
-
-    Raises FileError if there is none.
-    """
-    is_visible = scene.opacities > 0
-    if not is_visible.any():
-        raise FileError("none of the Gaussians is visible: there is nothing to write")
-    if is_visible.all():
+def _chosen(written: WrittenScene) -> GaussianScene:
+    """Return the Gaussians that are written. Raises FileError if there is none."""
+    scene = written.scene
+    is_chosen = scene.opacities > 0
+    if written.keep is not None:
+        is_chosen = is_chosen & written.keep
+    if not is_chosen.any():
+        raise FileError("none of the Gaussians is left to be written")
+    if is_chosen.all():
         return scene
-    return scene[is_visible]
+    return scene[is_chosen]
 
 
-def _write_plain(written: WrittenScene, path: Path, progress: Progress) -> int:
-    _, count = write_ply(
+def _write_plain(
+    written: WrittenScene, path: Path, numbered: bool, progress: Progress
+) -> tuple[Path, int]:
+    return write_ply(
         written.scene,
         path,
         antialiased=written.antialiased,
         up=written.up,
+        keep=written.keep,
         progress=progress,
-        numbered=False,
+        numbered=numbered,
     )
-    return count
 
 
-def _write_compressed(written: WrittenScene, path: Path, progress: Progress) -> int:
+def _write_compressed(
+    written: WrittenScene, path: Path, numbered: bool, progress: Progress
+) -> tuple[Path, int]:
     """Write SuperSplat's compressed PLY, by gsplat."""
     from gsplat.exporter import splat2ply_bytes_compressed
 
-    scene = visible(written.scene)
+    scene = _chosen(written)
     progress("compressing", 0.1)
     opacities = scene.opacities.double().logit().clamp(-_LOGIT_MAX, _LOGIT_MAX)
     content = splat2ply_bytes_compressed(
@@ -109,8 +127,7 @@ def _write_compressed(written: WrittenScene, path: Path, progress: Progress) -> 
         _rounded(scene.shN.transpose(1, 2).flatten(1)),
         opacity_threshold=0.0,
     )
-    _write_bytes(content, path)
-    return len(scene)
+    return _write_bytes(content, path, numbered), len(scene)
 
 
 def _rounded(coefficients: torch.Tensor) -> torch.Tensor:
@@ -118,22 +135,24 @@ def _rounded(coefficients: torch.Tensor) -> torch.Tensor:
     return coefficients + 8 / 256 / 2
 
 
-def _write_spz(written: WrittenScene, path: Path, progress: Progress) -> int:
+def _write_spz(
+    written: WrittenScene, path: Path, numbered: bool, progress: Progress
+) -> tuple[Path, int]:
     """Write Niantic's SPZ."""
-    scene = visible(written.scene)
+    scene = _chosen(written)
     progress("compressing", 0.1)
     content = spz_bytes(scene, antialiased=written.antialiased)
-    _write_bytes(content, path)
-    return len(scene)
+    return _write_bytes(content, path, numbered), len(scene)
 
 
-def _write_bytes(content: bytes, path: Path) -> None:
-    """Write a file, which appears whole or not at all. Raises FileError."""
+def _write_bytes(content: bytes, path: Path, numbered: bool) -> Path:
+    """Write a file, and return its path. Raises FileError."""
     try:
-        with output_file(path) as out:
+        with output_file(path, numbered=numbered) as out:
             out.file.write(content)
     except OSError as e:
         raise FileError(str(e)) from e
+    return out.path
 
 
 WRITERS = (

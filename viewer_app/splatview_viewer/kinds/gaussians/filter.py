@@ -51,6 +51,8 @@ class Filter(Tool["GaussianView"]):
         self.counted_selection: Selection | None = None
         """The selection by which they were counted."""
         self.brush = RangeBrush(self)
+        self.save_suffix = ".ply"
+        """The end of the names of saved files, which is their format."""
         self._jobs = JobQueue("export", wake)
         self._job: Job[tuple[Path, int]] | None = None
         """Writes a file, and returns its path and the number of Gaussians in it."""
@@ -142,7 +144,7 @@ class Filter(Tool["GaussianView"]):
         return None
 
     def save(self, *, only_shown: bool, chosen_mask: Mask | None = None) -> None:
-        """Save Gaussians as a .ply in the folder where the viewer runs.
+        """Save Gaussians in a file of `save_suffix` in the folder where the viewer runs.
 
         A scene on a GPU is copied to the host at once, which takes a tenth of a second
         per million.
@@ -158,7 +160,7 @@ class Filter(Tool["GaussianView"]):
         stem = _file_stem(view.host.name) + _step_suffix(summary.notes)
         try:
             scene = view.data.renderer.scene()
-            path = output_path(stem, ".ply")
+            path = output_path(stem, self.save_suffix)
         except (RendererError, FileError) as error:
             view.host.notify(str(error))
             return
@@ -170,21 +172,15 @@ class Filter(Tool["GaussianView"]):
         def write(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
             import torch
 
-            from splatview_viewer.formats.ply import write_ply
+            from splatview_viewer.formats.writers import WrittenScene, write_scene
 
             keep = None
             if chosen_mask is not None:
                 keep = torch.from_numpy(array_of(chosen_mask).copy())
             elif only_shown:
                 keep = (flags(scene, selection) & HIDDEN) == 0
-            return write_ply(
-                scene,
-                path,
-                antialiased=antialiased,
-                up=up,
-                keep=keep,
-                progress=job.report,
-            )
+            written = WrittenScene(scene, antialiased, up, keep)
+            return write_scene(written, path, numbered=True, progress=job.report)
 
         self._job = self._jobs.submit(write)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.formats.writers import WRITERS
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.ui import controls, focus, theme
 from splatview_viewer.ui import widgets as ui
@@ -34,6 +35,7 @@ _GRAB = 6
 _STOPS = 100
 """Presses of an arrow by which a handle goes through its histogram."""
 _NEARLY_ZERO = 1e-5
+_FORMATS = {writer.suffix: writer.suffix for writer in WRITERS}
 _MIN_DRAG = 3
 """Points from which a press on a histogram draws a range."""
 
@@ -221,8 +223,14 @@ def draw_save(tool: Filter) -> None:
     if tool.progress is not None:
         draw_progress(tool.progress, f"Writing, {tool.progress:.0%}")
         return
+    tool.save_suffix = ui.choice(
+        "Format",
+        "The file that is written, and what other programs read",
+        tool.save_suffix,
+        _FORMATS,
+    )
     pressed = ui.buttons(
-        "As .ply",
+        "Save",
         ["Shown", "All"],
         [
             "Write the Gaussians that are shown to a file\n"

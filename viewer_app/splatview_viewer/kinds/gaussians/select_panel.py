@@ -46,7 +46,7 @@ _GAP = 6.0
 _BUTTONS = (
     ("hide", "Hide", 78.0),
     ("eye", "Only these", 116.0),
-    ("save", "Save as .ply", 124.0),
+    ("save", "Save them", 112.0),
 )
 """Icons, texts and widths of the buttons of the bar, points."""
 
@@ -212,7 +212,7 @@ def draw_bar(tool: Select, rect: Rect, scale: float) -> bool:
         actions = {
             "Hide": tool.hide,
             "Only these": tool.show_only,
-            "Save as .ply": tool.save,
+            "Save them": tool.save,
             "choose none": tool.choose_none,
         }
         if pressed:
