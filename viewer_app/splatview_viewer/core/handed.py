@@ -1,4 +1,4 @@
-"""What a view hands on where a screen draws Gaussians by itself: plain numbers.
+"""Plain numbers that a view hands on to a screen which draws Gaussians by itself.
 
 A page gets them as they are, and sends places back.
 """
@@ -69,7 +69,7 @@ class HandedCamera(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandedLook(msgspec.Struct, frozen=True, kw_only=True):
-    """How the Gaussians are drawn, as `render.base.RenderOptions`."""
+    """The look of the Gaussians, as `render.base.RenderOptions`."""
 
     paint: str
     """A paint, "depth" or "alpha"."""
@@ -106,7 +106,7 @@ class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandedOn(NamedTuple):
-    """What a view hands on of its picture."""
+    """A picture that a view hands on, or the reason why it does not."""
 
     drawing: HandedDrawing | None = None
     """None: the view draws the picture itself."""

@@ -22,7 +22,7 @@ PART_BYTES = 48 * 1024
 """Bytes of a binary message, between which an update of the interface may go."""
 
 
-class Numbers:
+class PageCounter:
     """Counts the passes of a page, and its blocks and their ends."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Numbers:
 class _BlockRun(NamedTuple):
     """Some blocks that go together."""
 
-    part: BlockPart
+    block_part: BlockPart
     first: int
     blocks: int
 
@@ -51,10 +51,10 @@ class _ComingPass:
     """A pass that is sent, or about to be."""
 
     plan: ScenePass
-    facts: VersionFacts
+    version: VersionFacts
     packing: Packing | None
     """None: there are no Gaussians."""
-    number: int = 0
+    pass_number: int = 0
     """0: it has not begun."""
     pieces: Iterator[_BlockRun] = field(default_factory=lambda: iter(()))
     end_number: int = 0
@@ -67,7 +67,7 @@ class PaneScene:
     def __init__(
         self,
         pane: int,
-        numbers: Numbers,
+        counter: PageCounter,
         most_gaussians: int,
         wake_writer: Callable[[], None],
         wake: Callable[[], None],
@@ -76,14 +76,14 @@ class PaneScene:
 
         Args:
             pane: its number.
-            numbers: of the page.
+            counter: of the page.
             most_gaussians: that the page can hold.
             wake_writer: has the page's writer look for something to send.
             wake: has the thread that draws turn.
         """
         self.handed = HandedOn()
         self._pane = pane
-        self._numbers = numbers
+        self._counter = counter
         self._most_gaussians = most_gaussians
         self._wake_writer = wake_writer
         self._wake = wake
@@ -128,7 +128,7 @@ class PaneScene:
         if coming.end_number:
             return
         self._plan.undo()
-        if coming.number:
+        if coming.pass_number:
             self._ends.append(self._end_of(coming, is_whole=False))
 
     def _give_back(self, coming: _ComingPass) -> None:
@@ -180,8 +180,8 @@ class PaneScene:
         coming = self._coming
         if coming is None or not self._is_packed(coming):
             return None
-        if not coming.number:
-            return (self._begin(coming),)
+        if not coming.pass_number:
+            return (self._begin_pass(coming),)
         piece = None
         if not self._is_outdated(coming):
             piece = next(coming.pieces, None)
@@ -204,7 +204,7 @@ class PaneScene:
             return None
         if not facts.gaussians:
             return _ComingPass(plan, facts, None)
-        form = PackingForm(_parts_of(plan), plan.form.gaussians)
+        form = PackingForm(_sent_parts(plan), plan.form.gaussians)
         number = facts.number if plan.refines else None
         packing = versions.request(form, number, self._wake_writer)
         if packing is None:
@@ -217,7 +217,7 @@ class PaneScene:
     def _is_packed(self, coming: _ComingPass) -> bool:
         """Return whether a pass can be sent; drop it where it never can be."""
         packing = coming.packing
-        if packing is None or coming.number:
+        if packing is None or coming.pass_number:
             return True
         if not packing.is_done:
             return False
@@ -226,34 +226,34 @@ class PaneScene:
         if not packing.has_failed and not is_too_large:
             return True
         if packing.has_failed and not coming.plan.refines:
-            self._failed_number = coming.facts.number
+            self._failed_number = coming.version.number
         self._drop()
         self._wake_writer()
         return False
 
-    def _begin(self, coming: _ComingPass) -> SceneBegin:
+    def _begin_pass(self, coming: _ComingPass) -> SceneBegin:
         """Begin with a pass: with what was packed, which may be of a newer version."""
         plan = coming.plan
         packing = coming.packing
         if packing is not None:
-            coming.facts = packing.facts
+            coming.version = packing.facts
             gaussians = packing.form.gaussians
             if packing.is_ranked:
                 gaussians = min(plan.form.gaussians, gaussians)
             plan = ScenePass(
-                coming.facts.number,
+                coming.version.number,
                 plan.form._replace(gaussians=gaussians),
                 plan.refines,
             )
             self._plan.note_change(plan)
             coming.plan = plan
-            coming.pieces = _pieces(plan, coming.facts.coefficients)
-        coming.number = self._numbers.next_pass()
+            coming.pieces = _pieces(plan, coming.version.coefficients)
+        coming.pass_number = self._counter.next_pass()
         self._note_sending(is_amid=not plan.refines)
-        facts = coming.facts
+        facts = coming.version
         return SceneBegin(
             pane=self._pane,
-            pass_number=coming.number,
+            pass_number=coming.pass_number,
             version=facts.number,
             refines=plan.refines,
             count=plan.form.gaussians,
@@ -271,7 +271,7 @@ class PaneScene:
         """Return whether a refinement is of a version that is not the newest any more."""
         assert self._versions is not None
         newest = self._versions.newest
-        is_newest = newest is None or newest.number == coming.facts.number
+        is_newest = newest is None or newest.number == coming.version.number
         return coming.plan.refines and not is_newest
 
     def _send(
@@ -279,15 +279,15 @@ class PaneScene:
     ) -> tuple[SceneMessage | bytes, ...]:
         """Return some blocks, in binary messages of bounded size."""
         assert coming.packing is not None
-        blocks = coming.packing.blocks[piece.part]
+        blocks = coming.packing.blocks[piece.block_part]
         data = blocks[piece.first : piece.first + piece.blocks].tobytes()
-        number = self._numbers.next_message()
+        number = self._counter.next_message()
         pace.sent(number, len(data), now)
         message = Blocks(
             pane=self._pane,
-            pass_number=coming.number,
+            pass_number=coming.pass_number,
             number=number,
-            part=piece.part,
+            part=piece.block_part,
             first=piece.first,
             count=piece.blocks,
             bytes=len(data),
@@ -308,13 +308,13 @@ class PaneScene:
     def _end_of(self, coming: _ComingPass, *, is_whole: bool) -> SceneEnd:
         return SceneEnd(
             pane=self._pane,
-            pass_number=coming.number,
-            number=self._numbers.next_message(),
+            pass_number=coming.pass_number,
+            number=self._counter.next_message(),
             is_whole=is_whole,
         )
 
 
-def _parts_of(plan: ScenePass) -> tuple[BlockPart, ...]:
+def _sent_parts(plan: ScenePass) -> tuple[BlockPart, ...]:
     """Return the parts of blocks that a pass sends."""
     form = plan.form
     if plan.refines:
@@ -328,13 +328,13 @@ def _parts_of(plan: ScenePass) -> tuple[BlockPart, ...]:
 def _pieces(plan: ScenePass, coefficients: int) -> Iterator[_BlockRun]:
     """Yield the pieces in which the blocks of a pass are sent, as many as go together."""
     blocks = block_count(plan.form.gaussians)
-    for part in _parts_of(plan):
-        step = max(PART_BYTES // part_bytes(part, coefficients), 1)
+    for block_part in _sent_parts(plan):
+        step = max(PART_BYTES // part_bytes(block_part, coefficients), 1)
         for first in range(0, blocks, step):
-            yield _BlockRun(part, first, min(step, blocks - first))
+            yield _BlockRun(block_part, first, min(step, blocks - first))
 
 
 def _size(plan: ScenePass, coefficients: int) -> int:
     """Return the bytes of all blocks of a pass."""
     blocks = block_count(plan.form.gaussians)
-    return blocks * sum(part_bytes(part, coefficients) for part in _parts_of(plan))
+    return blocks * sum(part_bytes(part, coefficients) for part in _sent_parts(plan))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from splatview_viewer.web.pane_scene import Numbers, PaneScene
+from splatview_viewer.web.pane_scene import PageCounter, PaneScene
 from splatview_viewer.web.scene_pace import ScenePace
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ _MOST_PANES = 16
 """Panes whose scenes a page is sent."""
 
 
-class _Wanted(NamedTuple):
+class _Wishes(NamedTuple):
     """The wishes of the thread that draws."""
 
-    begun: int = 0
+    begin_count: int = 0
     """Counts how often the page has begun anew."""
     most_gaussians: int = 0
     """0: the page draws nothing by itself."""
@@ -47,46 +47,46 @@ class SceneSender:
         """
         self._wake_writer = wake_writer
         self._wake = wake
-        self._wanted = _Wanted()
-        self._sent_for = _Wanted()
+        self._wishes = _Wishes()
+        self._sent_for = _Wishes()
         """What the web thread knows of that."""
         self._panes: dict[int, PaneScene] = {}
         self._order: deque[int] = deque()
         """The panes, the one last that was served last."""
-        self._numbers = Numbers()
+        self._counter = PageCounter()
         self._pace = ScenePace()
-        self._parts: deque[bytes] = deque()
+        self._data_left: deque[bytes] = deque()
         """What is left to send of some blocks."""
 
     # -- in the thread that draws ------------------------------------------------------
 
     def begin(self, most_gaussians: int) -> None:
         """Send a page all of its scenes anew, of so many Gaussians at most."""
-        wanted = self._wanted
-        self._wanted = wanted._replace(
-            begun=wanted.begun + 1, most_gaussians=most_gaussians
+        wishes = self._wishes
+        self._wishes = wishes._replace(
+            begin_count=wishes.begin_count + 1, most_gaussians=most_gaussians
         )
         self._wake_writer()
 
     def stop(self) -> None:
         """Send nothing more."""
-        self._wanted = self._wanted._replace(most_gaussians=0, panes=())
+        self._wishes = self._wishes._replace(most_gaussians=0, panes=())
         self._wake_writer()
 
     def pause(self, is_paused: bool) -> None:
         """Send nothing while a page is hidden."""
-        self._wanted = self._wanted._replace(is_paused=is_paused)
+        self._wishes = self._wishes._replace(is_paused=is_paused)
         self._wake_writer()
 
     def put(self, panes: Sequence[HandedPane]) -> None:
         """Have the page draw these panes, as `SceneIntake.put`."""
-        self._wanted = self._wanted._replace(panes=tuple(panes[:_MOST_PANES]))
+        self._wishes = self._wishes._replace(panes=tuple(panes[:_MOST_PANES]))
         self._wake_writer()
 
     @property
     def handed_panes(self) -> set[int]:
         """The panes that the page draws by itself."""
-        panes = self._wanted.panes
+        panes = self._wishes.panes
         return {pane.number for pane in panes if pane.handed.drawing is not None}
 
     # -- in the web thread -------------------------------------------------------------
@@ -94,18 +94,18 @@ class SceneSender:
     @property
     def is_amid_blocks(self) -> bool:
         """True while parts of some blocks are left to send."""
-        return bool(self._parts)
+        return bool(self._data_left)
 
     def next(self, now: float) -> tuple[SceneMessage | bytes, ...] | None:
         """Return what to send next; None while there is nothing."""
-        if self._parts:
-            return (self._parts.popleft(),)
+        if self._data_left:
+            return (self._data_left.popleft(),)
         self._take_wishes()
         for pane in self._panes.values():
             news = pane.next_news()
             if news is not None:
                 return (news,)
-        if self._wanted.is_paused or not self._pace.may_send:
+        if self._wishes.is_paused or not self._pace.may_send:
             return None
         for _ in range(len(self._order)):
             self._order.rotate(-1)
@@ -113,7 +113,9 @@ class SceneSender:
             messages = pane.next(self._pace, 1 / len(self._handed), now)
             if messages is not None:
                 message, *parts = messages
-                self._parts.extend(part for part in parts if isinstance(part, bytes))
+                self._data_left.extend(
+                    part for part in parts if isinstance(part, bytes)
+                )
                 return (message,)
         return None
 
@@ -125,22 +127,22 @@ class SceneSender:
 
     def _take_wishes(self) -> None:
         """Take over what the thread that draws wants."""
-        wanted = self._wanted
+        wishes = self._wishes
         known = self._sent_for
-        if wanted is known:
+        if wishes is known:
             return
-        self._sent_for = wanted
-        if wanted.begun != known.begun or not wanted.most_gaussians:
+        self._sent_for = wishes
+        if wishes.begin_count != known.begin_count or not wishes.most_gaussians:
             self._close_panes(set(self._panes))
-        self._close_panes(set(self._panes) - {pane.number for pane in wanted.panes})
-        if not wanted.most_gaussians:
+        self._close_panes(set(self._panes) - {pane.number for pane in wishes.panes})
+        if not wishes.most_gaussians:
             return
-        for number, handed in wanted.panes:
+        for number, handed in wishes.panes:
             if number not in self._panes:
                 self._panes[number] = PaneScene(
                     number,
-                    self._numbers,
-                    wanted.most_gaussians,
+                    self._counter,
+                    wishes.most_gaussians,
                     self._wake_writer,
                     self._wake,
                 )
@@ -159,4 +161,4 @@ class SceneSender:
     def end(self) -> None:
         """Give back all that is packed for the page: it has gone. Idempotent."""
         self._close_panes(set(self._panes))
-        self._parts.clear()
+        self._data_left.clear()
