@@ -20,7 +20,7 @@ _GROUPS = {
         "video": "film a scene along a camera path, into an mp4 or PNGs",
     },
     "Hand scenes on": {
-        "export": "write a scene for other programs: ply, compressed ply, spz",
+        "export": "write a scene for others: ply, spz, or a page that shows it",
     },
     "See where GPU memory goes": {
         "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",

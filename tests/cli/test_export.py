@@ -46,6 +46,12 @@ def test_a_training_and_files_are_exported(
     size = small.stat().st_size
     assert export(small, small) == 0, "a file may be replaced by itself"
     assert abs(small.stat().st_size - size) < 64
+    page = tmp_path / "scene.html"
+    camera = '{"position": [0, 0, -9], "look_at": [0, 0, 0]}'
+    assert export(page, plain, "--camera", camera) == 0
+    text = page.read_text()
+    assert "50 Gaussians" in text
+    assert "<title>scene</title>" in text
 
 
 def test_what_cannot_be_exported_is_said(
@@ -56,5 +62,7 @@ def test_what_cannot_be_exported_is_said(
     assert export(tmp_path / "out.ply", picture) == 2
     assert "this is of kind image" in capsys.readouterr().err
     assert export(tmp_path / "out.obj", picture) == 2
-    assert "end it in .compressed.ply, .ply, .spz" in capsys.readouterr().err
+    assert "end it in .compressed.ply, .ply, .spz, .html" in capsys.readouterr().err
+    assert export(tmp_path / "out.ply", picture, "--path", picture) == 2
+    assert "--path is for pages" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.png"]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.app.stills import Named, draw_named
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.screen import MIN_SIZE
-from splatview_viewer.formats.writers import WrittenScene, write_scene, writer_of
+from splatview_viewer.core.screen import MIN_SIZE, Rect
+from splatview_viewer.formats.camera_paths import read_path
+from splatview_viewer.formats.writers import (
+    WrittenScene,
+    chosen,
+    write_bytes,
+    write_scene,
+    writer_of,
+)
+from splatview_viewer.geometry.orbit import Orbit
+from splatview_viewer.web.scene_html import scene_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +26,18 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import StreamFrame
     from splatview_viewer.app.commands.export import Export
     from splatview_viewer.core.view import Value
+    from splatview_viewer.formats.camera_paths import Film
+    from splatview_viewer.geometry.orbit import OrbitPlace
+
+_PAGES = (".html", ".htm")
+"""Ends of the names of pages."""
+
+
+class _LoadedScene(NamedTuple):
+    """A scene that is exported, and the first view of it."""
+
+    written: WrittenScene
+    place: OrbitPlace
 
 
 def export(command: Export) -> int:
@@ -24,25 +46,44 @@ def export(command: Export) -> int:
     Raises:
         ViewerError: nothing to write, a file that makes no sense, no graphics.
     """
-    writer_of(command.out)  # before a training is asked for anything
+    is_page = command.out.suffix.lower() in _PAGES
+    if not is_page:
+        # Before a training is asked for anything.
+        _check_options(command)
+        writer_of(command.out, _PAGES)
+    path = None if command.path is None else read_path(command.path)
 
     def take(
         still: Still, value: Value | None, overlays: Sequence[StreamFrame]
-    ) -> WrittenScene | None:
-        return _loaded(still, value)
+    ) -> _LoadedScene | None:
+        return _loaded(still, value, command.camera)
 
     named = Named(command.file, command.run, command.stream)
-    written = draw_named(named, "export", "--camera", take)
-    _, count = write_scene(written, command.out)
-    return count
+    loaded = draw_named(named, "export", "--camera", take)
+    if not is_page:
+        _, count = write_scene(loaded.written, command.out)
+        return count
+    return _write_page(loaded, path, command)
 
 
-def _loaded(still: Still, value: Value | None) -> WrittenScene | None:
+def _check_options(command: Export) -> None:
+    """Raise ViewerError for options that only a page has."""
+    for name in ("camera", "path"):
+        if getattr(command, name) is not None:
+            raise ViewerError(
+                f"export: --{name} is for pages (.html), and {command.out} is none"
+            )
+
+
+def _loaded(
+    still: Still, value: Value | None, camera: str | None
+) -> _LoadedScene | None:
     """Return the scene of a value; None when the writer overwrote it meanwhile.
 
     Raises ViewerError for what is no scene of Gaussians.
     """
-    if still.prepare(value, StillOptions()) is None:
+    size = still.prepare(value, StillOptions(camera=camera))
+    if size is None:
         return None
     view = still.scene
     if view is None:
@@ -55,9 +96,24 @@ def _loaded(still: Still, value: Value | None) -> WrittenScene | None:
     if not still.is_intact():
         return None
     summary = view.data.summary
+    sample = view.data.sample
     assert summary is not None
-    return WrittenScene(
+    assert sample is not None
+    written = WrittenScene(
         view.data.renderer.scene().to_host(),
         antialiased=summary.antialiased,
         up=view.rig.up_axis.known,
     )
+    orbit = Orbit(up=view.rig.up_axis.direction)
+    orbit.look_from(view.rig.camera_of_scene(Rect(0, 0, *size)), sample.middle)
+    return _LoadedScene(written, orbit.place)
+
+
+def _write_page(loaded: _LoadedScene, path: Film | None, command: Export) -> int:
+    """Write a scene as one page; return the number of its Gaussians."""
+    scene = chosen(loaded.written)
+    scene = replace(scene, antialiased=loaded.written.antialiased)
+    title = command.out.stem
+    page = scene_html(scene, camera=loaded.place, path=path, title=title)
+    write_bytes(page, command.out)
+    return len(scene)

@@ -11,7 +11,7 @@ from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.formats.spz_writing import spz_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import torch
@@ -72,17 +72,25 @@ def write_scene(
     return writer_of(path).write(written, path, numbered, progress)
 
 
-def writer_of(path: Path) -> SceneWriter:
-    """Return the writer of a file's suffix. Raises FileError for another one."""
+def writer_of(path: Path, others: Sequence[str] = ()) -> SceneWriter:
+    """Return the writer of a file's suffix.
+
+    Args:
+        path: the file.
+        others: suffixes that the caller writes by itself.
+
+    Raises:
+        FileError: it is another one.
+    """
     name = path.name.lower()
     for writer in WRITERS:
         if name.endswith(writer.suffix):
             return writer
-    suffixes = ", ".join(writer.suffix for writer in WRITERS)
+    suffixes = ", ".join([*(writer.suffix for writer in WRITERS), *others])
     raise FileError(f"{path}: no format is written by this name; end it in {suffixes}")
 
 
-def _chosen(written: WrittenScene) -> GaussianScene:
+def chosen(written: WrittenScene) -> GaussianScene:
     """Return the Gaussians that are written. Raises FileError if there is none."""
     scene = written.scene
     is_chosen = scene.opacities > 0
@@ -115,7 +123,7 @@ def _write_compressed(
     """Write SuperSplat's compressed PLY, by gsplat."""
     from gsplat.exporter import splat2ply_bytes_compressed
 
-    scene = _chosen(written)
+    scene = chosen(written)
     progress("compressing", 0.1)
     opacities = scene.opacities.double().logit().clamp(-_LOGIT_MAX, _LOGIT_MAX)
     content = splat2ply_bytes_compressed(
@@ -127,7 +135,7 @@ def _write_compressed(
         _rounded(scene.shN.transpose(1, 2).flatten(1)),
         opacity_threshold=0.0,
     )
-    return _write_bytes(content, path, numbered), len(scene)
+    return write_bytes(content, path, numbered), len(scene)
 
 
 def _rounded(coefficients: torch.Tensor) -> torch.Tensor:
@@ -139,13 +147,13 @@ def _write_spz(
     written: WrittenScene, path: Path, numbered: bool, progress: Progress
 ) -> tuple[Path, int]:
     """Write Niantic's SPZ."""
-    scene = _chosen(written)
+    scene = chosen(written)
     progress("compressing", 0.1)
     content = spz_bytes(scene, antialiased=written.antialiased)
-    return _write_bytes(content, path, numbered), len(scene)
+    return write_bytes(content, path, numbered), len(scene)
 
 
-def _write_bytes(content: bytes, path: Path, numbered: bool) -> Path:
+def write_bytes(content: bytes, path: Path, numbered: bool = False) -> Path:
     """Write a file, and return its path. Raises FileError."""
     try:
         with output_file(path, numbered=numbered) as out:

@@ -24,10 +24,12 @@ class Export:
         splatview export scene.ply                    # what a training has by now
         splatview export scene.spz checkpoint.pt      # a file in another format
         splatview export small.compressed.ply scene.ply
+        splatview export scene.html --path path.json  # a page to send to someone
 
     The end of the name says the format: .ply (all of it, as inria's and gsplat's
-    programs), .compressed.ply (SuperSplat's, a quarter of the bytes) or .spz
-    (Niantic's, a tenth).
+    programs), .compressed.ply (SuperSplat's, a quarter of the bytes), .spz (Niantic's, a
+    tenth), or .html: the scene and its viewer in one page, which opens in any browser
+    from a disk, without a server or a network.
     """
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
@@ -42,6 +44,11 @@ class Export:
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """The run that publishes it: its id, the beginning of it, its name or its process
     id."""
+
+    camera: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
+    """The first view of a page, as for splatview shot. Default: the scene seen whole."""
+    path: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
+    """A camera path for a page to play, as for splatview video."""
 
     def execute(self) -> None:
         from splatview_viewer.app.export import export
