@@ -14,11 +14,12 @@ const MOST_LAYOUTS = 32; // that are remembered: pictures come late, but not so 
 
 /**
  * @param {{scene: HTMLCanvasElement, canvas: HTMLCanvasElement, ack: (layer: string, number: number, took: number,
- *   at: number) => void, lost: () => void, shown: (picture: Picture | null) => void}} page  What the page lends: its
- *   canvases, what is told of an update that is seen or skipped, of the loss of one, and of each picture (null: of an
- *   interface) that is shown.
+ *   at: number) => void, lost: () => void, shown: (picture: Picture | null) => void, arranged: (layout: Layout) => void,
+ *   between: (context: CanvasRenderingContext2D) => void}} page  What the page lends: its canvases, what is told of an
+ *   update that is seen or skipped, of the loss of one, of each picture (null: of an interface) that is shown, and of a
+ *   new layout; and what draws what lies between the layers.
  */
-export function makeLayers({scene, canvas, ack, lost, shown}) {
+export function makeLayers({scene, canvas, ack, lost, shown, arranged, between}) {
   const pictures = /** @type {CanvasRenderingContext2D} */ (scene.getContext("2d", {alpha: false}));
   const over = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const layouts = new Map();
@@ -95,6 +96,7 @@ export function makeLayers({scene, canvas, ack, lost, shown}) {
       late = null;
       drawPicture(picture, bitmap);
     }
+    arranged(layout);
   }
 
   /** Draw a picture of panes, in the rectangles that they have now. */
@@ -149,18 +151,19 @@ export function makeLayers({scene, canvas, ack, lost, shown}) {
     shown(picture);
   }
 
-  /** Both layers as one picture. @returns {Promise<Blob | null>} */
+  /** Both layers, and what lies between them, as one picture. @returns {Promise<Blob | null>} */
   function picture() {
     const whole = document.createElement("canvas");
     whole.width = canvas.width;
     whole.height = canvas.height;
     const context = /** @type {CanvasRenderingContext2D} */ (whole.getContext("2d"));
     context.drawImage(scene, 0, 0);
+    between(context);
     context.drawImage(canvas, 0, 0);
     return new Promise((done) => whole.toBlob(done, "image/png"));
   }
 
-  return {restart, takeLayout, takeInterface, takePicture, picture};
+  return {restart, takeLayout, takeInterface, takePicture, picture, layout: () => current};
 }
 
 /** @param {Blob} file */

@@ -16,7 +16,10 @@ import {makeTouch} from "./touch.js";
  *   | {t: "offer", name: string, key: string, size: number}
  *   | {t: "ask", favour: string}
  *   | ({t: "layout"} & import("./layers.js").Layout) | ({t: "interface"} & Interface)
- *   | ({t: "picture"} & Picture)} Answer  What the viewer says.
+ *   | ({t: "picture"} & Picture) | ({t: "handedscene"} & import("./splats/panes.js").HandedScene)
+ *   | ({t: "scenebegin"} & import("./splats/panes.js").SceneBegin)
+ *   | ({t: "sceneend"} & import("./splats/panes.js").SceneEnd)
+ *   | ({t: "blocks"} & import("./splats/panes.js").Blocks)} Answer  What the viewer says.
  */
 
 const PROTOCOL = 6;
@@ -76,7 +79,7 @@ function connect() {
     link.open = true;
     link.since = performance.now();
     layers.restart();
-    Object.assign(arriving, {update: null, picture: null, parts: []});
+    Object.assign(arriving, {update: null, large: null, parts: []});
     send({t: "hello", id, ...view, visible: !document.hidden});
   };
   socket.onmessage = ({data}) => {
@@ -143,22 +146,33 @@ function retryNow() {
   if (!link.socket && !link.ended) connect();
 }
 
-/** @param {object} message  One of the client messages; lost when there is no connection. */
+/**
+ * Send what the user did, unless this browser does it by itself.
+ * @param {object} message  One of the client messages. @returns {boolean}  Whether it does.
+ */
 function send(message) {
+  const isOurs = Boolean(drawing) && drawing.take(message);
+  if (!isOurs) pass(message);
+  return isOurs;
+}
+
+/** @param {object} message  For the viewer; lost when there is no connection. */
+function pass(message) {
   if (!link.open || link.socket.readyState !== WebSocket.OPEN) return;
   if ("mods" in message) message = {...message, mods: MODS.filter((_, bit) => message.mods >> bit & 1)};
   link.socket.send(JSON.stringify(message));
 }
 
-/** Send what the user did, after the move before it. */
+/** Send what the user did, after the move before it. Returns what `send` does. */
 function act(message) {
   flushPaced();
-  send(message);
+  return send(message);
 }
 
 /** @param {Answer} answer */
 function takeAnswer(answer) {
-  if (answer.t === "interface" || answer.t === "picture") return announce(answer);
+  if (answer.t === "interface" || answer.t === "picture" || answer.t === "blocks") return announce(answer);
+  if (answer.t in takesScene) return drawing && takesScene[answer.t](answer);
   if (answer.t === "layout") return layers.takeLayout(answer);
   if (answer.t === "welcome" && answer.protocol !== PROTOCOL) {
     link.outdated = true;
@@ -172,6 +186,7 @@ function takeAnswer(answer) {
     clearTimeout(link.opening);
     Object.assign(link, {welcome: answer, command: answer.command, refusal: "", tries: 0});
     takeCaption({...link.caption, title: "", trouble: "", typing: false}); // until it says otherwise
+    if (drawing) drawing.connected();
   } else if (answer.t === "caption") {
     takeCaption(answer);
   } else if (answer.t === "clipboard") {
@@ -237,10 +252,20 @@ const layers = makeLayers({
   scene: el.scene, canvas, shown,
   ack: (layer, number, took, at) => send({t: "ack", layer, number, took, ...seen(at)}),
   lost: () => send({t: "lost"}),
+  arranged: (layout) => drawing && drawing.takeLayout(layout),
+  between: (context) => drawing && drawing.panes.copyTo(context),
 });
 
-/** What is on its way: an update of the interface may come between the parts of a picture. */
-const arriving = {update: null, updateCame: 0, picture: null, pictureCame: 0, parts: [], bytes: 0};
+/** What draws Gaussians in this browser; null until it is loaded. */
+let drawing = null;
+const takesScene = {
+  handedscene: (answer) => drawing.panes.takeHanded(answer),
+  scenebegin: (answer) => drawing.panes.takeBegin(answer),
+  sceneend: (answer) => drawing.panes.takeEnd(answer),
+};
+
+/** What is on its way: an update of the interface may come between the parts of a picture or of blocks. */
+const arriving = {update: null, updateCame: 0, large: null, largeCame: 0, parts: [], bytes: 0};
 
 /** @param {Answer} answer  Of which the data follow. */
 function announce(answer) {
@@ -249,24 +274,31 @@ function announce(answer) {
     Object.assign(arriving, {update: answer, updateCame: now});
     if (!answer.sizes.length) takeData(new ArrayBuffer(0)); // a layout alone
   } else {
-    Object.assign(arriving, {picture: answer, pictureCame: now, parts: [], bytes: 0});
+    Object.assign(arriving, {large: answer, largeCame: now, parts: [], bytes: 0});
   }
 }
 
 /** @param {ArrayBuffer} data */
 function takeData(data) {
-  const now = performance.now(), {update, picture} = arriving;
+  const now = performance.now(), {update, large} = arriving;
   if (update) {
     arriving.update = null;
     layers.takeInterface(update, data, now - arriving.updateCame);
-  } else if (picture) {
+  } else if (large) {
     arriving.parts.push(data);
     arriving.bytes += data.byteLength;
-    if (arriving.bytes < picture.bytes) return;
-    arriving.picture = null;
-    layers.takePicture(picture, arriving.parts, now - arriving.pictureCame);
-    arriving.parts = [];
+    if (arriving.bytes < large.bytes) return;
+    const {parts, largeCame} = arriving;
+    Object.assign(arriving, {large: null, parts: []});
+    if (large.t === "picture") takePicture(large, parts, now - largeCame);
+    else if (drawing) drawing.panes.takeBlocks(large, parts);
   }
+}
+
+/** @param {Picture} picture @param {ArrayBuffer[]} parts @param {number} took */
+function takePicture(picture, parts, took) {
+  if (drawing) drawing.noteRate(picture.bytes, took);
+  layers.takePicture(picture, parts, took);
 }
 
 /** Note an event that an update tells of as seen; what the viewer is told of that. */
@@ -275,6 +307,7 @@ function seen(at) {
   pictures.at = at;
   const now = performance.now(), latency = Math.max(now - at, 0);
   pictures.latencies.push({now, ms: latency});
+  if (drawing) drawing.noteLatency(latency);
   return {latency};
 }
 
@@ -290,6 +323,8 @@ function shown(picture) {
     pictures.drawn.push(performance.now());
     pictures.shown = picture;
   }
+  if (drawing && picture) drawing.panes.pictureShown();
+  else if (drawing) drawing.panes.interfaceShown();
   if (!body.contains("empty")) return;
   body.remove("empty");
   setTimeout(loadFonts, FONTS_AFTER);
@@ -477,7 +512,8 @@ function typedBy(e) {
   return plain && [...e.key].length === 1 ? e.key : "";
 }
 
-const isOwn = (target) => [el.stopped, el.notice, el.copybox, el.sending].some((own) => own.contains(target));
+const isOwn = (target) =>
+  [el.stopped, el.notice, el.copybox, el.sending, el.drawcorner].some((own) => own.contains(target));
 
 function onKeyDown(e) {
   if (isOwn(e.target)) { // the page's own buttons
@@ -487,11 +523,12 @@ function onKeyDown(e) {
   if (e.isComposing || e.keyCode === 229 || e.key === "Dead") return; // the text field says what becomes of it
   const name = keyName(e), text = typedBy(e);
   if (isForBrowser(e, name)) return;
+  let isOurs = false;
   if (name) {
     keys.set(e.code || e.key, name);
-    sendKey(name, true, e);
+    isOurs = sendKey(name, true, e);
   }
-  if (text) act({t: "text", text, at: time(e)});
+  if (text && !isOurs) act({t: "text", text, at: time(e)});
   if (name || text) e.preventDefault();
 }
 
@@ -511,7 +548,7 @@ function letGoKeys() {
 
 /** @param {string} name @param {boolean} pressed @param {KeyboardEvent} [e]  Without one no modifier is held. */
 function sendKey(name, pressed, e) {
-  act({t: "key", name, pressed, mods: e ? mods(e) : 0, repeat: !!e && pressed && e.repeat, at: time(e)});
+  return act({t: "key", name, pressed, mods: e ? mods(e) : 0, repeat: !!e && pressed && e.repeat, at: time(e)});
 }
 
 function tapKey(name) {
@@ -692,6 +729,17 @@ watchSize();
 if (!framed) focusViewer(); // inside a notebook the focus is the notebook's
 showState();
 connect();
+loadDrawing();
+
+/** Have the scripts that draw scenes in this browser, beside what the page does meanwhile. */
+async function loadDrawing() {
+  const {makeChoice} = await import("./splats/choice.js");
+  drawing = makeChoice({
+    el, send, pass, time, say: toast, kept: store, scale: () => view.scale, isTyping: () => link.caption.typing,
+  });
+  if (link.welcome) drawing.connected();
+  if (layers.layout()) drawing.takeLayout(layers.layout());
+}
 
 /** What the page does just now, for tests and diagnosis. */
 const state = () => ({
@@ -699,6 +747,6 @@ const state = () => ({
   frames: pictures.frames, number: pictures.shown ? pictures.shown.number : 0,
   lossless: !!pictures.shown && pictures.shown.lossless, quality: pictures.shown ? pictures.shown.quality : 0,
   typing: link.caption.typing, notice: el.notice.hidden ? "" : el.words.textContent,
-  stopped: !el.stopped.hidden,
+  stopped: !el.stopped.hidden, drawing: drawing && drawing.state(),
 });
 Object.defineProperty(window, "splatview", {value: Object.freeze({state})});

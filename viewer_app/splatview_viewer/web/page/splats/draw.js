@@ -18,8 +18,9 @@ import {makeStore} from "./store.js";
 export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_worker.js", import.meta.url))) {
   const sorter = makeWorker();
   const splats = {
-    begin, put, commit, draw, pixels, close,
+    begin, put, commit, draw, repaint, pixels, close,
     version: null, // that is drawn
+    onlost: () => {}, // called when the GPU has gone, and `reason` says so
     onrestored: () => {}, // called when the GPU has come back, without any version
     /** Why pictures should come from the viewer instead; "": they need not. */
     get reason() {
@@ -167,6 +168,11 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     for (const [, resolve] of done) resolve();
   }
 
+  /** Draw the last picture once more, at once: scripts can read a canvas until the browser shows it. */
+  function repaint() {
+    if (view) paint();
+  }
+
   /** The last picture before it was laid over the background: premultiplied RGBA floats, row 0 at the top. */
   function pixels() {
     return parts.passes.pixels();
@@ -182,6 +188,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     event.preventDefault(); // so that it comes back
     stop();
     trouble = "the browser has taken the GPU away for now";
+    splats.onlost();
   }
 
   function restore() {

@@ -252,7 +252,7 @@ export function makeOrbit(place) {
 // ---- keys that are held
 
 /** Motion of each key: right, down and forward along the camera's axes, upward in the world, roll clockwise. */
-const FLIGHT_KEYS = {
+export const FLIGHT_KEYS = {
   d: [0, 1], a: [0, -1], right: [0, 1], left: [0, -1], up: [1, -1], down: [1, 1], w: [2, 1], s: [2, -1], e: [3, 1],
   q: [3, -1], c: [4, 1], z: [4, -1],
 };
