@@ -9,6 +9,7 @@ the thread that draws takes with `arrivals`.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import re
 import secrets
@@ -16,7 +17,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import WSMessageTypeError, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -33,6 +34,7 @@ from splatview_viewer.web.address import (
 )
 from splatview_viewer.web.connection import Closing, PageConnection
 from splatview_viewer.web.files import MAX_FILE, Files
+from splatview_viewer.web.page_scripts import script_to_serve
 from splatview_viewer.web.page_splats import splat_scripts
 
 if TYPE_CHECKING:
@@ -111,6 +113,15 @@ def _is_no_client_error(record: logging.LogRecord) -> bool:
 
 
 _http_log.addFilter(_is_no_client_error)
+
+
+class _Asset(NamedTuple):
+    """A file of the page."""
+
+    body: bytes
+    content_type: str
+    packed: bytes = b""
+    """The body by gzip; empty where that saves little."""
 
 
 class WebServer:
@@ -280,19 +291,26 @@ class WebServer:
         response.headers["Content-Security-Policy"] = policy
 
     async def _asset(self, request: web.Request) -> web.StreamResponse:
-        body, content_type = self._assets[request.path]
-        is_font = content_type == _TYPES["ttf"]
+        asset = self._assets[request.path]
+        is_font = asset.content_type == _TYPES["ttf"]
         if is_font:
             charset = None
             keeping = f"max-age={_FONTS_FOR_S}"
         else:
             charset = "utf-8"
             keeping = "no-cache"
+        headers = {"Cache-Control": keeping}
+        body = asset.body
+        if asset.packed:
+            headers["Vary"] = "Accept-Encoding"
+            if "gzip" in request.headers.get("Accept-Encoding", ""):
+                headers["Content-Encoding"] = "gzip"
+                body = asset.packed
         return web.Response(
             body=body,
-            content_type=content_type,
+            content_type=asset.content_type,
             charset=charset,
-            headers={"Cache-Control": keeping},
+            headers=headers,
         )
 
     async def _check(self, request: web.Request) -> web.StreamResponse:
@@ -401,19 +419,27 @@ class _Full(asyncio.Protocol):
         transport.abort()
 
 
-def _assets() -> dict[str, tuple[bytes, str]]:
-    """Return content and type of each file of the page, by its path."""
-    assets = {}
+def _assets() -> dict[str, _Asset]:
+    """Return each file of the page, by its path."""
+    assets: dict[str, _Asset] = {}
     for file in (resources.files("splatview_viewer.web") / "page").iterdir():
         if file.is_file():
             suffix = file.name.rpartition(".")[2]
-            assets[f"/{file.name}"] = (file.read_bytes(), _TYPES[suffix])
+            assets[f"/{file.name}"] = _text_asset(file.read_text("utf-8"), suffix)
     for name, text in splat_scripts().items():
-        assets[f"/splats/{name}"] = (text.encode(), _TYPES["js"])
+        assets[f"/splats/{name}"] = _text_asset(text, "js")
     fonts = resources.files("imgui_bundle") / "assets" / "fonts"
     for name in _FONTS:
         file = fonts / name
         if file.is_file():
-            assets[f"/{file.name}"] = (file.read_bytes(), _TYPES["ttf"])
+            assets[f"/{file.name}"] = _Asset(file.read_bytes(), _TYPES["ttf"])
     assets["/"] = assets.pop("/index.html")
     return assets
+
+
+def _text_asset(text: str, suffix: str) -> _Asset:
+    """Return a text, as small as browsers take it."""
+    if suffix == "js":
+        text = script_to_serve(text)
+    body = text.encode()
+    return _Asset(body, _TYPES[suffix], gzip.compress(body, mtime=0))

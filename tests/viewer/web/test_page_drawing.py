@@ -1,0 +1,163 @@
+"""A page that draws a published scene by itself, and moves its camera."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.frames import cloud
+from support.house import House
+from support.pages import pages_of, screenshot
+from support.renderer_cases import psnr
+
+import splatview
+from splatview_viewer.web.address import local_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page, WebSocket
+
+    from splatview_viewer.shell.user import User
+
+INTERFACE = {"interface", "layout", "caption"}
+"""What comes also while nothing moves: the viewer counts the seconds of a training."""
+
+
+class DrawingPage:
+    """A page with a scene that it draws, and its messages."""
+
+    def __init__(self, house: House, tab: Page) -> None:
+        self.house = house
+        self.tab = tab
+        self.received_kinds: list[str] = []
+        """Kinds of the viewer's messages."""
+        self.sent_kinds: list[str] = []
+        """Kinds of the page's messages."""
+        tab.on("websocket", self._listen)
+        tab.reload()
+        house.until(lambda: tab.evaluate("Boolean(window.splatview)"))
+
+    def _listen(self, socket: WebSocket) -> None:
+        socket.on("framereceived", lambda frame: self._note(self.received_kinds, frame))
+        socket.on("framesent", lambda frame: self._note(self.sent_kinds, frame))
+
+    def _note(self, kinds: list[str], frame: str | bytes) -> None:
+        if isinstance(frame, str):
+            kinds.append(json.loads(frame)["t"])
+
+    def forget(self) -> None:
+        self.received_kinds.clear()
+        self.sent_kinds.clear()
+
+    def until_sent(self, kind: str, count: int = 1) -> None:
+        """Wait until so many messages of a kind were sent."""
+
+        def is_sent() -> bool:
+            # Only such a call lets the page's events in.
+            self.tab.evaluate("0")
+            return self.sent_kinds.count(kind) >= count
+
+        self.house.until(is_sent)
+
+    @property
+    def user(self) -> User:
+        return self.house.app.users[-1]
+
+    @property
+    def pane(self) -> dict[str, Any]:
+        """The state of the only pane."""
+        panes = self.tab.evaluate("splatview.state().drawing?.panes ?? []")
+        return panes[0] if panes else {"shown": False, "moving": False}
+
+    def until_shown(self) -> None:
+        self.house.until(lambda: self.pane["shown"])
+
+    def until_placed(self) -> None:
+        """Wait until the viewer has the page's camera, and the page shows all."""
+        view: Any = self.user.view
+
+        def is_placed() -> bool:
+            rotation = view.view.rig.camera().viewmat[:3, :3].ravel()
+            page_place = self.pane["place"]
+            is_same = np.allclose(rotation, page_place["rotation"], atol=1e-5)
+            return is_same and not self.pane["moving"]
+
+        self.house.until(is_placed)
+
+    def picture(self) -> np.ndarray:
+        """Return the pane as the user sees it, without the page's own corner."""
+        rect = self.user.layout.active.rect
+        pixels = screenshot(self.tab)
+        right, bottom = rect.x + rect.width, rect.y + rect.height
+        return pixels[rect.y : bottom - 40, rect.x : right].astype(float)
+
+
+@pytest.fixture
+def drawing(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    chromium: Browser,
+) -> Iterator[DrawingPage]:
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+    scene = cloud()
+    scene["sh0"] = scene["sh0"][:, None]
+    splatview.publish(scene, "splats", meta={"step": 1})
+    with House() as house, pages_of(chromium) as open_page:
+        url = local_url(house.browsers.server) + "&draw=here"
+        tab = open_page(url, (800, 500), expected="ReadPixels")
+        page = DrawingPage(house, tab)
+        page.until_shown()
+        yield page
+    sys.modules["splatview.api.session"].session().close()
+
+
+def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
+    drawing: DrawingPage,
+) -> None:
+    mouse = drawing.tab.mouse
+    rect = drawing.user.layout.active.rect
+    x, y = rect.x + rect.width // 2, rect.y + rect.height // 2
+    mouse.move(x, y)
+    before = drawing.pane["place"]
+    drawing.forget()
+    mouse.down()
+    mouse.move(x + 60, y + 20)
+    mouse.move(x + 90, y + 30)
+    drawing.house.until(lambda: drawing.pane["moving"])
+    assert drawing.pane["place"]["rotation"] != before["rotation"]
+    assert set(drawing.sent_kinds) <= {"ack"}
+    mouse.up()
+    drawing.until_placed()
+    assert drawing.sent_kinds.count("place") == 1
+    assert not {"press", "release"} & set(drawing.sent_kinds)
+    assert set(drawing.received_kinds) <= INTERFACE | {"handedscene"}
+    # A wheel that rests, and keys that are let go, are moves as well.
+    drawing.forget()
+    mouse.wheel(0, 300)
+    drawing.until_sent("place")
+    drawing.until_placed()
+    drawing.tab.keyboard.down("d")
+    drawing.house.until(lambda: drawing.pane["moving"])
+    drawing.tab.keyboard.up("d")
+    drawing.until_sent("place", 2)
+    drawing.until_placed()
+    assert not {"wheel", "key", "text"} & set(drawing.sent_kinds)
+    # A click is the viewer's.
+    drawing.forget()
+    mouse.click(x, y)
+    drawing.until_sent("release")
+    assert "press" in drawing.sent_kinds
+    assert "place" not in drawing.sent_kinds
+    here = drawing.picture()
+    drawing.tab.click("#draws")
+    drawing.tab.uncheck("#drawhere")
+    drawing.tab.click("#draws")
+    drawing.house.until(lambda: not drawing.pane["shown"])
+    drawing.house.until(lambda: drawing.tab.evaluate("splatview.state().lossless"))
+    there = drawing.picture()
+    assert np.ptp(there) > 100
+    assert psnr(here, there, 255) >= 55
