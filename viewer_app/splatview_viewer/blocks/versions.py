@@ -39,6 +39,8 @@ MOST_PACKINGS = 3
 """Packings of a scene that are held at once."""
 MOST_BYTES = 768 << 20
 """Bytes of all of them, where they are more than one."""
+_ORIGIN_SAMPLE = 1000
+"""Centres by which an origin is placed."""
 _PIECE_BYTES = 8 << 20
 """Bytes that are packed at a time."""
 
@@ -486,7 +488,13 @@ class PackedVersions:
         torch.from_numpy(target).view(-1).copy_(staging)
 
 
-def origin_of(center: np.ndarray) -> tuple[float, float, float]:
-    """Return the middle (3,) of a scene as an origin; 0 where it is not finite."""
-    x, y, z = (value if math.isfinite(value) else 0.0 for value in center.tolist())
+def origin_of(means: np.ndarray) -> tuple[float, float, float]:
+    """Return a point amid centres (N, 3), as far as they are finite."""
+    import numpy as np
+
+    points = means[:: len(means) // _ORIGIN_SAMPLE + 1]
+    points = points[np.isfinite(points).all(1)]
+    if not len(points):
+        return 0.0, 0.0, 0.0
+    x, y, z = np.median(points, 0).tolist()
     return x, y, z

@@ -306,6 +306,8 @@ class Renderer:
     reading = False
     """True while a GPU may still read the arrays of the last `load`, or is going to.
     Never waits."""
+    unread_scene: GaussianScene | None = None
+    """The scene of the last `load_kept`, in host memory, until a picture reads it."""
     draws_in_steps = False
     """True if a picture of the loaded scene takes long, and `steps` can draw it."""
     _closed = False

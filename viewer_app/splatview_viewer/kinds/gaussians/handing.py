@@ -51,8 +51,6 @@ class Handing:
     def __init__(self, cache: SceneCache) -> None:
         self._versions: dict[Selection, PackedVersions] = {}
         """Those in use, by the Gaussians that they have."""
-        self._facts: VersionFacts | None = None
-        """Facts about the newest version."""
         self._cache = cache
         self._kept_scene: GaussianScene | None = None
         """The newest version in host memory, which stays as it is."""
@@ -61,23 +59,25 @@ class Handing:
 
     def take(self, scene: GaussianScene) -> None:
         """Take note of a new version, which the cache has loaded."""
-        cache = self._cache
-        summary = cache.summary
-        sample = cache.sample
-        assert summary is not None
-        assert sample is not None
         self._kept_scene = None
         if not scene.on_gpu and self._is_wanted:
             self._kept_scene = scene
-        self._facts = VersionFacts(
+        for versions in self._versions.values():
+            versions.put(self._facts())
+
+    def _facts(self) -> VersionFacts:
+        """Return facts about the newest version."""
+        summary = self._cache.summary
+        sample = self._cache.sample
+        assert summary is not None
+        assert sample is not None
+        return VersionFacts(
             number=0,
             gaussians=summary.count,
             sh_degree=summary.drawn_sh_degree,
             antialiased=summary.antialiased,
-            origin=origin_of(sample.center),
+            origin=origin_of(sample.means),
         )
-        for versions in self._versions.values():
-            versions.put(self._facts)
 
     @property
     def is_reading(self) -> bool:
@@ -114,15 +114,17 @@ class Handing:
         if versions is None:
             versions = PackedVersions(selection)
             self._versions[selection] = versions
-            if self._facts is not None:
-                versions.put(self._facts)
+            versions.put(self._facts())
         return versions
 
     def _read(self) -> SceneToPack | None:
         """Return the newest version to be packed; None if it was overwritten."""
         cache = self._cache
-        if self._kept_scene is not None:
-            return SceneToPack(self._kept_scene, None)
+        kept_scene = self._kept_scene
+        if kept_scene is None:
+            kept_scene = cache.renderer.unread_scene
+        if kept_scene is not None:
+            return SceneToPack(kept_scene, None)
         try:
             scene = cache.renderer.scene()
         except RendererError:

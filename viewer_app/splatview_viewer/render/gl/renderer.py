@@ -237,6 +237,10 @@ class GlRenderer(Renderer):
         if not self.draws_in_steps:
             run_at_once(self._read(WHOLE))
 
+    @property
+    def unread_scene(self) -> GaussianScene | None:  # type: ignore[override]
+        return self._unread
+
     def _take(self, scene: GaussianScene) -> None:
         """Take over a scene that is read next."""
         self._check_open()
