@@ -73,10 +73,10 @@ class DrawingPage:
         panes = self.tab.evaluate("splatview.state().drawing?.panes ?? []")
         return panes[0] if panes else {"shown": False, "moving": False}
 
-    def until_shown(self) -> None:
+    def until_drawn(self) -> None:
         self.house.until(lambda: self.pane["shown"])
 
-    def until_placed(self) -> None:
+    def until_camera_is_known(self) -> None:
         """Wait until the viewer has the page's camera, and the page shows all."""
         view: Any = self.user.view
 
@@ -110,7 +110,7 @@ def drawing(
         url = local_url(house.browsers.server) + "&draw=here"
         tab = open_page(url, (800, 500), expected="ReadPixels")
         page = DrawingPage(house, tab)
-        page.until_shown()
+        page.until_drawn()
         yield page
     sys.modules["splatview.api.session"].session().close()
 
@@ -122,16 +122,16 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     rect = drawing.user.layout.active.rect
     x, y = rect.x + rect.width // 2, rect.y + rect.height // 2
     mouse.move(x, y)
-    before = drawing.pane["place"]
+    first_place = drawing.pane["place"]
     drawing.forget()
     mouse.down()
     mouse.move(x + 60, y + 20)
     mouse.move(x + 90, y + 30)
     drawing.house.until(lambda: drawing.pane["moving"])
-    assert drawing.pane["place"]["rotation"] != before["rotation"]
+    assert drawing.pane["place"]["rotation"] != first_place["rotation"]
     assert set(drawing.sent_kinds) <= {"ack"}
     mouse.up()
-    drawing.until_placed()
+    drawing.until_camera_is_known()
     assert drawing.sent_kinds.count("place") == 1
     assert not {"press", "release"} & set(drawing.sent_kinds)
     assert set(drawing.received_kinds) <= INTERFACE | {"handedscene"}
@@ -139,12 +139,12 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     drawing.forget()
     mouse.wheel(0, 300)
     drawing.until_sent("place")
-    drawing.until_placed()
+    drawing.until_camera_is_known()
     drawing.tab.keyboard.down("d")
     drawing.house.until(lambda: drawing.pane["moving"])
     drawing.tab.keyboard.up("d")
     drawing.until_sent("place", 2)
-    drawing.until_placed()
+    drawing.until_camera_is_known()
     assert not {"wheel", "key", "text"} & set(drawing.sent_kinds)
     # A click is the viewer's.
     drawing.forget()
@@ -152,12 +152,12 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     drawing.until_sent("release")
     assert "press" in drawing.sent_kinds
     assert "place" not in drawing.sent_kinds
-    here = drawing.picture()
+    page_pixels = drawing.picture()
     drawing.tab.click("#draws")
     drawing.tab.uncheck("#drawhere")
     drawing.tab.click("#draws")
     drawing.house.until(lambda: not drawing.pane["shown"])
     drawing.house.until(lambda: drawing.tab.evaluate("splatview.state().lossless"))
-    there = drawing.picture()
-    assert np.ptp(there) > 100
-    assert psnr(here, there, 255) >= 55
+    viewer_pixels = drawing.picture()
+    assert np.ptp(viewer_pixels) > 100
+    assert psnr(page_pixels, viewer_pixels, 255) >= 55

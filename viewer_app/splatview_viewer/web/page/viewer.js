@@ -735,7 +735,7 @@ loadDrawing();
 async function loadDrawing() {
   const {makeChoice} = await import("./splats/choice.js");
   drawing = makeChoice({
-    el, send, pass, time, say: toast, kept: store, scale: () => view.scale, isTyping: () => link.caption.typing,
+    el, send, pass, time, say: toast, kept: store, leave: focusViewer, scale: () => view.scale, isTyping: () => link.caption.typing,
   });
   if (link.welcome) drawing.connected();
   if (layers.layout()) drawing.takeLayout(layers.layout());

@@ -13,9 +13,10 @@ const LARGE = 48 * 1024; // bytes of a picture that tells the rate
 /**
  * @param {{el: Record<string, any>, send: (message: object) => void, pass: (message: object) => void,
  *   say: (words: string, ms?: number) => void, time: () => number, scale: () => number, isTyping: () => boolean,
- *   kept: {get: (key: string) => string, set: (key: string, value: string) => void}}} page  What the page lends.
+ *   kept: {get: (key: string) => string, set: (key: string, value: string) => void},
+ *   leave: () => void}} page  What the page lends; `leave` gives the keyboard back to the viewer.
  */
-export function makeChoice({el, send, pass, say, time, scale, isTyping, kept}) {
+export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, leave}) {
   const asked = new URLSearchParams(location.search).get("draw"); // here or there
   const device = measureDevice();
   let most = device.most;
@@ -52,7 +53,7 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept}) {
     if (on === isOn) return;
     trouble = "";
     isOn = on && !obstacle();
-    if (isOn) panes.closeAll(); else panes.leave();
+    if (isOn) panes.closeAll(); else panes.leave(true);
     most = device.most;
     tell();
   }
@@ -61,7 +62,7 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept}) {
   function failed(reason, fewer) {
     most /= 2;
     isOn = fewer && most >= FEWEST;
-    if (!isOn) panes.leave();
+    if (!isOn) panes.leave(true);
     trouble = reason;
     tell();
   }
@@ -72,6 +73,7 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept}) {
     if (panes.isComing) most = Math.max(most / 2, FEWEST); // that may have been too much for it
     isOn = false;
     trouble = reason;
+    panes.leave(false);
     tell();
   }
 
@@ -123,7 +125,15 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept}) {
     show();
   }
 
-  el.draws.addEventListener("click", () => { el.drawbox.hidden = !el.drawbox.hidden; });
+  function toggleBox() {
+    el.drawbox.hidden = !el.drawbox.hidden;
+    if (el.drawbox.hidden) leave();
+  }
+
+  el.draws.addEventListener("click", toggleBox);
+  el.drawcorner.addEventListener("keydown", (e) => {
+    if (e.key === "Escape" && !el.drawbox.hidden) toggleBox();
+  });
   el.drawhere.addEventListener("change", () => {
     chosen = el.drawhere.checked ? "here" : "there";
     kept.set("draw", chosen);

@@ -46,7 +46,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       moves: 0, // by how many hands it is moved: a drag, the wheel, keys
       pass: null, // that comes
       count: 0, total: 0, form: "", // of what is drawn
-      isLeaving: false, // the next picture is the viewer's
+      isLeaving: false, isEnding: false, // the next picture is the viewer's; and nothing is kept
       isAnswered: false, settling: 0, // after a move
     };
     pane.splats.onlost = () => {
@@ -79,9 +79,13 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     for (const pane of panes.values()) Object.assign(pane, {placed: 0, pass: null});
   }
 
-  /** Have the viewer's pictures again, from the next one on. */
-  function leave() {
-    for (const pane of panes.values()) leavePane(pane);
+  /** Have the viewer's pictures again, from the next one on. `forever`: nothing is kept for later. */
+  function leave(forever) {
+    for (const pane of [...panes.values()]) {
+      leavePane(pane);
+      pane.isEnding = forever;
+      if (forever && !pane.isLeaving) close(pane);
+    }
     changed();
   }
 
@@ -92,10 +96,11 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   /** The viewer's picture is there. */
   function pictureShown() {
-    for (const pane of panes.values()) {
+    for (const pane of [...panes.values()]) {
       if (!pane.isLeaving) continue;
       pane.isLeaving = false;
       pane.canvas.hidden = true;
+      if (pane.isEnding) close(pane);
     }
   }
 
