@@ -96,3 +96,12 @@ def test_declarations_and_settings_cross(pair: Pair) -> None:
         ("time", 0.75, 0),
         ("save", 0, 2),
     ]
+
+
+def test_nearest_value_is_always_legal() -> None:
+    between = Control("steps", "number", 1, low=0.5, high=1.5)
+    assert between.nearest(0.5) == 1
+    assert between.nearest(1.5) == 1
+    large = 1.7e308
+    assert Control("far", "number", 0.0, step=1e308).nearest(large) == large
+    assert Control("far", "number", 0, step=1e308).nearest(large) == round(large)

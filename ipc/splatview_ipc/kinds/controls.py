@@ -82,16 +82,23 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.step is not None:
             start = self.low or 0.0
             steps = (coordinate - start) / self.step
-            # Steps may be too small to be counted.
+            # Steps may be too small to be counted, or too large for the next one.
             if math.isfinite(steps):
-                nearest = start + round(steps) * self.step
+                stepped = start + round(steps) * self.step
+                nearest = stepped if math.isfinite(stepped) else nearest
         if self.low is not None:
             nearest = max(nearest, self.low)
         if self.high is not None:
             nearest = min(nearest, self.high)
-        if isinstance(self.value, int):
-            return round(nearest)
-        return float(nearest)
+        if not isinstance(self.value, int):
+            return float(nearest)
+        whole = round(nearest)
+        # A bound may lie between two whole numbers; the value is one within.
+        if self.low is not None:
+            whole = max(whole, math.ceil(self.low))
+        if self.high is not None:
+            whole = min(whole, math.floor(self.high))
+        return whole
 
     def _is_legal(self, value: object) -> bool:
         match self.form:
