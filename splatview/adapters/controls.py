@@ -7,6 +7,7 @@ TypeError or ValueError, with the bad value and the legal ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from splatview_ipc.kinds.controls import (
     MAX_CHOICES,
     MAX_NUMBERS,
     MAX_TEXT,
+    MAX_WHOLE,
     Control,
     encode,
 )
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
     from splatview_ipc.kinds.controls import Value
 
-_MAX_WHOLE = 2**53
-"""Largest whole number that every viewer holds exactly."""
 MAX_TEXT_BYTES = 4 * MAX_TEXT
 """Bytes of the longest text, in UTF-8."""
 _NUMBER_BYTES = 9
@@ -46,8 +46,8 @@ def declared_slider(
     high_bound = _checked_number(f"{label}: high", high)
     if not low_bound < high_bound:
         raise ValueError(
-            f"{label} has the bounds {low_bound:g} and {high_bound:g}; expected the "
-            "lower one first"
+            f"{label} has the bounds {low_bound:g} and {high_bound:g}; expected a lower "
+            "one and then a higher one"
         )
     start = low if value is None else value
     is_whole = all(map(_is_whole, (step, low, start)))
@@ -96,6 +96,10 @@ def declared_dropdown(name: str, choices: Any, value: Any, folder: str) -> Contr
     label = _label("dropdown", name)
     if isinstance(choices, str):
         raise TypeError(f"{label}: choices is a str; expected a list of texts")
+    if not isinstance(choices, Iterable):
+        raise TypeError(
+            f"{label}: choices is {type_text(choices)}; expected a list of texts"
+        )
     texts = [_text(f"{label}: a choice", choice) for choice in choices]
     if not 1 <= len(texts) <= MAX_CHOICES:
         raise ValueError(
@@ -186,7 +190,7 @@ def form_of(declaration: Control) -> tuple[object, ...]:
 
 
 def max_bytes(declaration: Control) -> int:
-    """Return the bytes that a control takes in a frame at whole_high, whatever its value."""
+    """Return the bytes that a control takes in a frame at most, whatever its value."""
     text_bytes = MAX_TEXT_BYTES if declaration.form in ("text", "dropdown") else 0
     return len(encode(declaration)) + _NUMBER_BYTES + text_bytes
 
@@ -243,10 +247,7 @@ def value_of_viewer(declaration: Control, value: Value) -> Value:
     if declaration.form not in ("slider", "number"):
         return value
     assert isinstance(value, (int, float))
-    nearest = declaration.nearest(value)
-    if isinstance(nearest, int):
-        return min(max(nearest, -_MAX_WHOLE), _MAX_WHOLE)
-    return nearest
+    return declaration.nearest(value)
 
 
 def _checked_number(
@@ -258,8 +259,8 @@ def _checked_number(
 ) -> float:
     """Return a finite number within bounds; an int if it is to be whole."""
     if is_whole:
-        whole_low = -_MAX_WHOLE if low is None else math.ceil(low)
-        whole_high = _MAX_WHOLE if high is None else math.floor(high)
+        whole_low = -MAX_WHOLE if low is None else max(math.ceil(low), -MAX_WHOLE)
+        whole_high = MAX_WHOLE if high is None else min(math.floor(high), MAX_WHOLE)
         return checks.integer(label, value, whole_low, whole_high)
     real_low = -math.inf if low is None else low
     real_high = math.inf if high is None else high

@@ -222,6 +222,7 @@ def test_declared_again_it_is_the_same() -> None:
     ("declare", "arguments", "message"),
     [
         (controls.slider, (1, 0), "bounds 1 and 0"),
+        (controls.slider, (3, 3), "a lower one and then a higher one"),
         (controls.slider, (0, 1, 2), "'a' is 2.0; expected 0.0 to 1.0"),
         (controls.slider, (0, 1, 0, 0), "step is 0; .* over 0"),
         (controls.number, (float("nan"),), "'a' is nan"),
@@ -229,6 +230,7 @@ def test_declared_again_it_is_the_same() -> None:
         (controls.checkbox, ("yes",), "'a' is 'yes', not True or False"),
         (controls.dropdown, ([],), "0 choices"),
         (controls.dropdown, ("abc",), "choices is a str"),
+        (controls.dropdown, (None,), "choices is None"),
         (controls.dropdown, (["x", "x"],), "'x' twice"),
         (controls.text, ("x" * 1025,), "1025 characters"),
         (controls.color, ((255, 0, 0),), "divide"),
@@ -248,6 +250,7 @@ def test_mistakes_in_declarations_are_raised(
     [
         (controls.slider, (0, 1), 1.5, "expected 0.0 to 1.0"),
         (controls.number, (3,), 2.5, "not a whole number"),
+        (controls.number, (3, 0, 1e30), 2**60, "expected 0 to 9007199254740992"),
         (controls.number, (3.0,), float("inf"), "finite"),
         (controls.dropdown, (["x", "y"],), "z", r"one of \('x', 'y'\)"),
         (controls.text, (), 7, "an int, not a str"),

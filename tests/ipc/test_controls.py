@@ -12,7 +12,7 @@ from support.pair import Pair
 
 from splatview_ipc.control import messages
 from splatview_ipc.kinds import check_frame
-from splatview_ipc.kinds.controls import MAX_BYTES, Control, decode, encode
+from splatview_ipc.kinds.controls import MAX_BYTES, MAX_WHOLE, Control, decode, encode
 
 CONTROLS = (
     Control("time", "slider", 0.5, low=0.0, high=1.0),
@@ -104,4 +104,5 @@ def test_nearest_value_is_always_legal() -> None:
     assert between.nearest(1.5) == 1
     large = 1.7e308
     assert Control("far", "number", 0.0, step=1e308).nearest(large) == large
-    assert Control("far", "number", 0, step=1e308).nearest(large) == round(large)
+    assert Control("far", "number", 0, high=1e300).nearest(large) == MAX_WHOLE
+    assert Control("far", "number", 0, step=1e308).nearest(-large) == -MAX_WHOLE

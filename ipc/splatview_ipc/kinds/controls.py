@@ -33,6 +33,8 @@ MAX_TEXT = 1024
 MAX_CHOICES = 1000
 MAX_NUMBERS = 16
 """Numbers of a vector."""
+MAX_WHOLE = 2**53
+"""Largest whole number, which floats of viewers hold exactly."""
 
 _TENSORS: Rules = {"controls": (("uint8",), ("bytes",))}
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
@@ -92,13 +94,10 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             nearest = min(nearest, self.high)
         if not isinstance(self.value, int):
             return float(nearest)
-        whole = round(nearest)
+        low = -MAX_WHOLE if self.low is None else max(self.low, -MAX_WHOLE)
+        high = MAX_WHOLE if self.high is None else min(self.high, MAX_WHOLE)
         # A bound may lie between two whole numbers; the value is one within.
-        if self.low is not None:
-            whole = max(whole, math.ceil(self.low))
-        if self.high is not None:
-            whole = min(whole, math.floor(self.high))
-        return whole
+        return min(max(round(nearest), math.ceil(low)), math.floor(high))
 
     def _is_legal(self, value: object) -> bool:
         match self.form:
@@ -124,6 +123,8 @@ class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def _is_within(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if isinstance(value, int) and abs(value) > MAX_WHOLE:
             return False
         low = -math.inf if self.low is None else self.low
         high = math.inf if self.high is None else self.high
