@@ -203,6 +203,10 @@ class Reader(GlRenderer):
             self.loads = self.loads + 1
             super().load(scene.to_host(), None)
 
+    def scene(self) -> GaussianScene:
+        self.read()
+        return super().scene()
+
     def render(self, camera: Camera, options: RenderOptions) -> Any:
         self.read()
         pixels = super().render(camera, options).pixels()

@@ -125,6 +125,8 @@ class Handing:
             kept_scene = cache.renderer.unread_scene
         if kept_scene is not None:
             return SceneToPack(kept_scene, None)
+        if cache.is_being_replaced:
+            return None
         try:
             scene = cache.renderer.scene()
         except RendererError:

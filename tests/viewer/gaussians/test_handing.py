@@ -1,0 +1,49 @@
+"""Scenes in place that are handed on to screens which draw them by themselves.
+
+A stand-in reads for CUDA; tests/cuda has the real thing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from support.frames import cloud
+from support.gpu_stand_ins import Reader, scene_on_gpu, stand_in_for_cuda
+from support.view_cases import RECT, scene_view
+from support.wait import PATIENCE_S
+
+from splatview_viewer.blocks.unpacking import unpacked
+from splatview_viewer.blocks.versions import PackingForm
+from splatview_viewer.screens.offscreen import OffscreenScreen
+
+
+def test_an_overwritten_version_is_never_packed(
+    screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in_for_cuda(monkeypatch)
+    view: Any = scene_view(screen, Reader(screen.ctx))
+    view.tick(1.0)
+    torn = scene_on_gpu()
+    torn.show(view)
+    handed = view.hand_on(RECT)
+    assert handed.drawing is not None
+    torn.is_intact = False
+    count = len(cloud()["means"])
+    done = threading.Event()
+    packing = handed.versions.request(PackingForm(("exact",), count), None, done.set)
+    assert packing is not None
+    for now in (2.0, 2.1):
+        view.tick(now)
+        assert view.wants.stale, "the newest frame is wanted again"
+        assert not packing.is_begun
+    scene_on_gpu(1).show(view)
+    view.tick(2.2)
+    assert done.wait(PATIENCE_S)
+    blocks = packing.blocks["exact"]
+    seen = unpacked(blocks, None, count, packing.facts.origin, 0)
+    torch.testing.assert_close(seen.means.float(), cloud(seed=1)["means"])
+    assert view.view.data.renderer.drawings == 0, "nothing was drawn"
+    view.close()
