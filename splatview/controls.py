@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from splatview.api.controls_stream import ControlsStream
+    from splatview.api.remembered_values import RememberedValues
     from splatview_ipc.kinds.controls import Control
     from splatview_ipc.publisher.publisher import Publisher
 
@@ -253,6 +254,8 @@ def _declared(declaration: Control, remember: bool) -> Any:
     with session().lock:
         control = registry.find(declaration, location)
         if control is not None:
+            if is_remembered and not disabled():
+                _remember(control)
             return control
         if declaration.form == "button":
             control = ScriptButton(registry, declaration, location)
@@ -268,12 +271,26 @@ def _declared(declaration: Control, remember: bool) -> Any:
 @public()
 def _restore(control: ScriptControl[Any]) -> None:
     """Set a control to the value of the last run."""
+    _remembered_values().restore(control)
+
+
+@public()
+def _remember(control: ScriptControl[Any]) -> None:
+    """Have the next run find the value of a control that is declared already."""
+    if control.is_remembered:
+        return
+    _remembered_values()
+    control.is_remembered = True
+    script_controls.registry.note(control)
+
+
+def _remembered_values() -> RememberedValues:
     from splatview.api.remembered_values import RememberedValues, file_of_run
 
     registry = script_controls.registry
     if registry.remembered is None:
         registry.remembered = RememberedValues(file_of_run(run_name()))
-    registry.remembered.restore(control)
+    return registry.remembered
 
 
 @public()

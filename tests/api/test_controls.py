@@ -222,7 +222,6 @@ def test_declared_again_it_is_the_same() -> None:
     ("declare", "arguments", "message"),
     [
         (controls.slider, (1, 0), "bounds 1 and 0"),
-        (controls.slider, (3, 3), "a lower one and then a higher one"),
         (controls.slider, (0, 1, 2), "'a' is 2.0; expected 0.0 to 1.0"),
         (controls.slider, (0, 1, 0, 0), "step is 0; .* over 0"),
         (controls.number, (float("nan"),), "'a' is nan"),
@@ -230,7 +229,6 @@ def test_declared_again_it_is_the_same() -> None:
         (controls.checkbox, ("yes",), "'a' is 'yes', not True or False"),
         (controls.dropdown, ([],), "0 choices"),
         (controls.dropdown, ("abc",), "choices is a str"),
-        (controls.dropdown, (None,), "choices is None"),
         (controls.dropdown, (["x", "x"],), "'x' twice"),
         (controls.text, ("x" * 1025,), "1025 characters"),
         (controls.color, ((255, 0, 0),), "divide"),
@@ -243,6 +241,13 @@ def test_mistakes_in_declarations_are_raised(
     with pytest.raises((TypeError, ValueError), match=message):
         declare("a", *arguments)
     assert not script_controls.registry.controls
+
+
+def test_empty_range_and_missing_choices_are_refused() -> None:
+    with pytest.raises(ValueError, match="a lower one and then a higher one"):
+        controls.slider("a", 3, 3)
+    with pytest.raises(TypeError, match="choices is None"):
+        controls.dropdown("a", None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -330,6 +335,10 @@ def test_restarted_script_finds_its_values(state_folder: Path) -> None:
     time.value = 0.75
     up.value = (2.0, 3.0)
     passing.value = 0.5
+    # As in a notebook's cell that is run again.
+    late = controls.number("late", 1)
+    late.value = 2
+    assert controls.number("late", 1, remember=True) is late
     restart()
     (file,) = state_folder.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -338,6 +347,7 @@ def test_restarted_script_finds_its_values(state_folder: Path) -> None:
     splatview.publish(torch.zeros(2, 2))
     assert controls.vector("up", (0, 1), remember=True).value == (2.0, 3.0)
     assert controls.slider("passing", 0.0, 1.0, remember=True).value == 0.0
+    assert controls.number("late", 1, remember=True).value == 2
 
 
 def test_values_that_do_not_fit_are_not_found_again(
