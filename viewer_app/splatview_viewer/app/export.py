@@ -33,7 +33,7 @@ _PAGES = (".html", ".htm")
 """Ends of the names of pages."""
 
 
-class _LoadedScene(NamedTuple):
+class _ExportedScene(NamedTuple):
     """A scene that is exported, and the first view of it."""
 
     written: WrittenScene
@@ -55,7 +55,7 @@ def export(command: Export) -> int:
 
     def take(
         still: Still, value: Value | None, overlays: Sequence[StreamFrame]
-    ) -> _LoadedScene | None:
+    ) -> _ExportedScene | None:
         return _loaded(still, value, command.camera)
 
     named = Named(command.file, command.run, command.stream)
@@ -77,7 +77,7 @@ def _check_options(command: Export) -> None:
 
 def _loaded(
     still: Still, value: Value | None, camera: str | None
-) -> _LoadedScene | None:
+) -> _ExportedScene | None:
     """Return the scene of a value; None when the writer overwrote it meanwhile.
 
     Raises ViewerError for what is no scene of Gaussians.
@@ -106,10 +106,10 @@ def _loaded(
     )
     orbit = Orbit(up=view.rig.up_axis.direction)
     orbit.look_from(view.rig.camera_of_scene(Rect(0, 0, *size)), sample.middle)
-    return _LoadedScene(written, orbit.place)
+    return _ExportedScene(written, orbit.place)
 
 
-def _write_page(loaded: _LoadedScene, path: Film | None, command: Export) -> int:
+def _write_page(loaded: _ExportedScene, path: Film | None, command: Export) -> int:
     """Write a scene as one page; return the number of its Gaussians."""
     scene = chosen(loaded.written)
     scene = replace(scene, antialiased=loaded.written.antialiased)
