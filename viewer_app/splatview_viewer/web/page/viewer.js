@@ -729,7 +729,8 @@ watchSize();
 if (!framed) focusViewer(); // inside a notebook the focus is the notebook's
 showState();
 connect();
-loadDrawing();
+// Without them scenes come as pictures.
+loadDrawing().catch((error) => console.info(`This page draws no scenes: ${error.message}`));
 
 /** Have the scripts that draw scenes in this browser, beside what the page does meanwhile. */
 async function loadDrawing() {
