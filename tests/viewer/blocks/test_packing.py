@@ -66,7 +66,7 @@ def rotations(quats: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("block_part", "means_error", "size", "color", "opacity", "rotation_error"),
     [
-        ("quick", 1e-4, 0.03, 0.02, 2.1e-3, 0.03),
+        ("quick", 2e-4, 0.03, 0.02, 2.1e-3, 0.015),
         ("exact", 1e-6, 0.005, 2e-3, 5e-4, 4e-3),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_cannot_be_drawn_is_invisible(block_part: BlockPart) -> None:
     assert (back.opacities[5:] > 0).float().mean() > 0.95
     for field in (back.means, back.quats, back.scales, back.sh0, back.shN):
         assert field.isfinite().all()
-    assert (back.means[5:] - scene.means[5:]).abs().max() < 1e-4
+    assert (back.means[5:] - scene.means[5:]).abs().max() < 2e-4
 
 
 @pytest.mark.parametrize("block_part", ["quick", "exact"])

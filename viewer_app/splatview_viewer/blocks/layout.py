@@ -8,11 +8,13 @@ numbers are little-endian.
 **quick**: `HEADER` float32, then 4 words (uint32) for each Gaussian. A number of b bits
 stands for `low + span * bits / (2**b - 1)`, in the ranges of its block:
 
-    word 0   x: 16 bits, y: 16 bits
-    word 1   z: 16 bits, log of the scale along x: 8 bits, along y: 8 bits
+    word 0   x: 15 bits, y: 15 bits, angle of the rotation: the lower 2 of 9 bits, from 0
+             to pi
+    word 1   z: 15 bits; axis of the rotation, octahedral: u: 9 bits, from -1 to 1;
+             opacity: 8 bits, from 0 to 1
     word 2   log of the scale along z: 8 bits, red, green, blue of sh0: 8 bits each
-    word 3   axis of the rotation, octahedral: u, v: 8 bits each, from -1 to 1;
-             angle: 8 bits, from 0 to pi; opacity: 8 bits, from 0 to 1
+    word 3   v of the axis: 9 bits, log of the scale along x: 8 bits, along y: 8 bits,
+             the upper 7 bits of the angle
 
 **exact**: `HEADER` float32, then 8 words for each Gaussian:
 

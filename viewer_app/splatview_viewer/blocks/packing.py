@@ -163,7 +163,7 @@ def _quick(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
     is_drawn = fields.opacities > 0
     header = fields.means.new_zeros(len(fields.means), HEADER)
     header[:, 3] = QUICK
-    x, y, z = _quantised(fields.means, is_drawn, 16, header[:, 0:8])
+    x, y, z = _quantised(fields.means, is_drawn, 15, header[:, 0:8])
     scale_x, scale_y, scale_z = _quantised(
         fields.log_scales, is_drawn, 8, header[:, 8:16]
     )
@@ -171,10 +171,10 @@ def _quick(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
     u, v, angle = _axis_angle(fields.quats)
     opacity = _bits(fields.opacities[..., 0], 8)
     packed = [
-        x | y << 16,
-        z | scale_x << 16 | scale_y << 24,
+        x | y << 15 | angle << 30,
+        z | u << 15 | opacity << 24,
         scale_z | red << 8 | green << 16 | blue << 24,
-        u | v << 8 | angle << 16 | opacity << 24,
+        v | scale_x << 9 | scale_y << 17 | angle >> 2 << 25,
     ]
     return header, torch.stack(packed, 2)
 
@@ -214,7 +214,7 @@ def _bits(shares: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 def _axis_angle(quats: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the octahedral axis u, v and the angle of rotations, 8 bits each.
+    """Return the octahedral axis u, v and the angle of rotations, 9 bits each.
 
     Cigolle et al., "A Survey of Efficient Representations for Independent Unit Vectors",
     JCGT 2014.
@@ -234,9 +234,9 @@ def _axis_angle(quats: torch.Tensor) -> tuple[torch.Tensor, ...]:
     folded_v = (1 - u.abs()) * torch.where(v < 0, -1.0, 1.0)
     u, v = torch.where(third < 0, folded_u, u), torch.where(third < 0, folded_v, v)
     return (
-        _bits(u * 0.5 + 0.5, 8),
-        _bits(v * 0.5 + 0.5, 8),
-        _bits(angle / math.pi, 8),
+        _bits(u * 0.5 + 0.5, 9),
+        _bits(v * 0.5 + 0.5, 9),
+        _bits(angle / math.pi, 9),
     )
 
 

@@ -73,11 +73,11 @@ def _quick_fields(header: np.ndarray, packed_words: np.ndarray) -> list[np.ndarr
         return texels[:, texel] + texels[:, texel + 1] * shares
 
     w0, w1, w2, w3 = np.moveaxis(packed_words, 2, 0)
-    means = in_range(0, [w0 & 0xFFFF, w0 >> 16, w1 & 0xFFFF], 0xFFFF)
-    log_scales = in_range(2, [w1 >> 16 & 0xFF, w1 >> 24, w2 & 0xFF], 0xFF)
+    means = in_range(0, [w0 & 0x7FFF, w0 >> 15 & 0x7FFF, w1 & 0x7FFF], 0x7FFF)
+    log_scales = in_range(2, [w3 >> 9 & 0xFF, w3 >> 17 & 0xFF, w2 & 0xFF], 0xFF)
     sh0 = in_range(4, [w2 >> 8 & 0xFF, w2 >> 16 & 0xFF, w2 >> 24], 0xFF)
-    u, v = (w3 & 0xFF) / 127.5 - 1, (w3 >> 8 & 0xFF) / 127.5 - 1
-    half_angle = (w3 >> 16 & 0xFF) / 255 * math.pi / 2
+    u, v = (w1 >> 15 & 0x1FF) / 255.5 - 1, (w3 & 0x1FF) / 255.5 - 1
+    half_angle = (w0 >> 30 | w3 >> 25 << 2) / 511 * math.pi / 2
     third = 1 - np.abs(u) - np.abs(v)
     folded = np.maximum(-third, 0)
     axis = np.stack(
@@ -86,7 +86,7 @@ def _quick_fields(header: np.ndarray, packed_words: np.ndarray) -> list[np.ndarr
     axis /= np.linalg.norm(axis, axis=2, keepdims=True)
     sine = np.sin(half_angle)[..., None]
     quats = np.concatenate([np.cos(half_angle)[..., None], axis * sine], axis=2)
-    return [means, quats, log_scales, (w3 >> 24)[..., None] / 255, sh0]
+    return [means, quats, log_scales, (w1 >> 24)[..., None] / 255, sh0]
 
 
 def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:

@@ -33,12 +33,12 @@ vec3 in_range(int index, int texel, vec3 shares) {
 vec3 gaussian_mean(int index) {
     if (!is_quick(index)) return uintBitsToFloat(exact_words(index, 0).xyz);
     uvec4 w = quick_words(index);
-    return in_range(index, 0, vec3(w.x & 0xffffu, w.x >> 16, w.y & 0xffffu) / 65535.0);
+    return in_range(index, 0, vec3(w.x & 0x7fffu, w.x >> 15 & 0x7fffu, w.y & 0x7fffu) / 32767.0);
 }
 
 float gaussian_opacity(int index) {
     if (!is_quick(index)) return unpackHalf2x16(exact_words(index, 0).w).x;
-    return float(quick_words(index).w >> 24) / 255.0;
+    return float(quick_words(index).y >> 24) / 255.0;
 }
 
 vec3 gaussian_scales(int index) {
@@ -47,7 +47,7 @@ vec3 gaussian_scales(int index) {
         return exp(vec3(unpackHalf2x16(w.y), unpackHalf2x16(w.z).x));
     }
     uvec4 w = quick_words(index);
-    return exp(in_range(index, 2, vec3(w.y >> 16 & 0xffu, w.y >> 24, w.z & 0xffu) / 255.0));
+    return exp(in_range(index, 2, vec3(w.w >> 9 & 0xffu, w.w >> 17 & 0xffu, w.z & 0xffu) / 255.0));
 }
 
 vec3 gaussian_sh0(int index) {
@@ -70,16 +70,16 @@ vec4 exact_quat(uint w) {
 }
 
 // An octahedral axis and an angle.
-vec4 quick_quat(uint w) {
-    vec2 flat_axis = vec2(w & 0xffu, w >> 8 & 0xffu) / 127.5 - 1.0;
+vec4 quick_quat(uvec4 w) {
+    vec2 flat_axis = vec2(w.y >> 15 & 0x1ffu, w.w & 0x1ffu) / 255.5 - 1.0;
     float third = 1.0 - abs(flat_axis.x) - abs(flat_axis.y), folded = max(-third, 0.0);
     flat_axis += mix(vec2(folded), vec2(-folded), greaterThanEqual(flat_axis, vec2(0.0)));
-    float half_angle = float(w >> 16 & 0xffu) / 255.0 * QUARTER_TURN;
+    float half_angle = float(w.x >> 30 | w.w >> 25 << 2) / 511.0 * QUARTER_TURN;
     return vec4(cos(half_angle), sin(half_angle) * normalize(vec3(flat_axis, third)));
 }
 
 vec4 gaussian_quat(int index) {
-    return is_quick(index) ? quick_quat(quick_words(index).w) : exact_quat(exact_words(index, 1).w);
+    return is_quick(index) ? quick_quat(quick_words(index)) : exact_quat(exact_words(index, 1).w);
 }
 
 bool has_harmonics(int index) {

@@ -43,9 +43,9 @@ function unpackQuick(header, words, to) {
   const [x, y, z, , width, height, depth] = header;
   for (let i = 0; i < BLOCK; ++i) {
     const first = words[i * 4], second = words[i * 4 + 1];
-    to[i * 3] = x + width * ((first & 0xffff) / 65535);
-    to[i * 3 + 1] = y + height * ((first >>> 16) / 65535);
-    to[i * 3 + 2] = z + depth * ((second & 0xffff) / 65535);
+    to[i * 3] = x + width * ((first & 0x7fff) / 32767);
+    to[i * 3 + 1] = y + height * ((first >>> 15 & 0x7fff) / 32767);
+    to[i * 3 + 2] = z + depth * ((second & 0x7fff) / 32767);
   }
 }
 
