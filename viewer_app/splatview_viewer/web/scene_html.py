@@ -23,6 +23,7 @@ from splatview_viewer.formats.common import silent
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view
 from splatview_viewer.web.one_script import one_script
+from splatview_viewer.web.page_scripts import script_to_serve
 from splatview_viewer.web.page_splats import splat_scripts
 from splatview_viewer.web.scene_pieces import pieces_of, text_of
 
@@ -154,7 +155,7 @@ def _page(
     }
     for name in ("page.js", "tour.js", "unpack.js"):
         modules[name] = (own_files / name).read_text("utf-8")
-    script = one_script(modules, "page.js")
+    script = script_to_serve(one_script(modules, "page.js"))
     style = (own_files / "page.css").read_text("utf-8")
     icon = (page / "favicon.svg").read_bytes()
     texts = [f'  <script type="text/plain">{piece.text}</script>' for piece in pieces]
