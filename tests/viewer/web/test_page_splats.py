@@ -28,6 +28,7 @@ from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import color_maps, flags
 from splatview_viewer.scene.scene import empty_scene
+from splatview_viewer.web.page_scripts import script_to_serve
 from splatview_viewer.web.page_splats import splat_scripts
 
 if TYPE_CHECKING:
@@ -230,3 +231,17 @@ def test_scripts_stay_small(viewer: Viewer) -> None:
         assert not re.search(rb"^\s*(//|/?\*)|\n\n", script, re.MULTILINE), name
         size += len(packed_script)
     assert size < MOST_BYTES
+
+
+def test_scripts_keep_what_only_looks_like_a_comment() -> None:
+    script = r"""
+        // goes
+        const url = "http://a/*b*/", c = 'it\'s // here'; // goes
+        /** goes
+         * too */
+        const d = /["'/]*\/\/[/"]/.test(url) ? `//${c}` : 4 / 2 / 1; /* goes */ e();
+    """
+    assert script_to_serve(script).splitlines() == [
+        r"""const url = "http://a/*b*/", c = 'it\'s // here';""",
+        r"""const d = /["'/]*\/\/[/"]/.test(url) ? `//${c}` : 4 / 2 / 1;   e();""",
+    ]
