@@ -8,13 +8,12 @@ numbers are little-endian.
 **quick**: `HEADER` float32, then 4 words (uint32) for each Gaussian. A number of b bits
 stands for `low + span * bits / (2**b - 1)`, in the ranges of its block:
 
-    word 0   x: 15 bits, y: 15 bits, angle of the rotation: the lower 2 of 9 bits, from 0
-             to pi
-    word 1   z: 15 bits; axis of the rotation, octahedral: u: 9 bits, from -1 to 1;
-             opacity: 8 bits, from 0 to 1
+    word 0   x: 15 bits, y: 15 bits, index of the rotation's largest part: 2 bits
+    word 1   z: 15 bits, a bit that is 0, log of the scale along x: 8 bits, along y: 8 bits
     word 2   log of the scale along z: 8 bits, red, green, blue of sh0: 8 bits each
-    word 3   v of the axis: 9 bits, log of the scale along x: 8 bits, along y: 8 bits,
-             the upper 7 bits of the angle
+    word 3   rotation: the smallest three parts of the quaternion w, x, y, z in their
+             order, 8 bits each from -1/sqrt(2) to 1/sqrt(2), where the largest one is
+             positive; opacity: 8 bits, from 0 to 1
 
 **exact**: `HEADER` float32, then 8 words for each Gaussian:
 
@@ -23,9 +22,8 @@ stands for `low + span * bits / (2**b - 1)`, in the ranges of its block:
     word 4     green and blue of sh0: float16 each
     word 5     log of the scale along x and y: float16 each
     word 6     log of the scale along z: float16, 16 bits that are 0
-    word 7     rotation: the smallest three parts of the quaternion w, x, y, z in their
-               order, 10 bits each from -1/sqrt(2) to 1/sqrt(2); from bit 30 on, the index
-               of the largest one, which is positive
+    word 7     rotation: the smallest three parts as in the quick form, 10 bits each;
+               index of the largest part: 2 bits
 
 **harmonics**: for each four coefficients beyond degree 0 (the last four are filled up
 with 0), 4 words for each Gaussian, a word a coefficient:

@@ -168,13 +168,13 @@ def _quick(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
         fields.log_scales, is_drawn, 8, header[:, 8:16]
     )
     red, green, blue = _quantised(fields.sh0, is_drawn, 8, header[:, 16:24])
-    u, v, angle = _axis_angle(fields.quats)
+    first, second, third, index = _smallest_three(fields.quats, 8)
     opacity = _bits(fields.opacities[..., 0], 8)
     packed = [
-        x | y << 15 | angle << 30,
-        z | u << 15 | opacity << 24,
+        x | y << 15 | index << 30,
+        z | scale_x << 16 | scale_y << 24,
         scale_z | red << 8 | green << 16 | blue << 24,
-        v | scale_x << 9 | scale_y << 17 | angle >> 2 << 25,
+        first | second << 8 | third << 16 | opacity << 24,
     ]
     return header, torch.stack(packed, 2)
 
@@ -213,33 +213,6 @@ def _bits(shares: torch.Tensor, bits: int) -> torch.Tensor:
     return (shares.clamp(0, 1) * highest).round().to(torch.int32)
 
 
-def _axis_angle(quats: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the octahedral axis u, v and the angle of rotations, 9 bits each.
-
-    Cigolle et al., "A Survey of Efficient Representations for Independent Unit Vectors",
-    JCGT 2014.
-
-    Args:
-        quats: (blocks, BLOCK, 4), w, x, y, z of length 1.
-    """
-    import torch
-
-    quats = torch.where(quats[..., :1] < 0, -quats, quats)
-    sine = quats[..., 1:].norm(dim=2)
-    angle = 2 * torch.atan2(sine, quats[..., 0])
-    lengths = quats[..., 1:].abs().sum(2, keepdim=True)
-    flat = quats[..., 1:] / lengths.clamp(min=1e-20)
-    u, v, third = flat.unbind(2)
-    folded_u = (1 - v.abs()) * torch.where(u < 0, -1.0, 1.0)
-    folded_v = (1 - u.abs()) * torch.where(v < 0, -1.0, 1.0)
-    u, v = torch.where(third < 0, folded_u, u), torch.where(third < 0, folded_v, v)
-    return (
-        _bits(u * 0.5 + 0.5, 9),
-        _bits(v * 0.5 + 0.5, 9),
-        _bits(angle / math.pi, 9),
-    )
-
-
 # ---- exact
 
 
@@ -253,6 +226,7 @@ def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
     red, green, blue = _half_bits(fields.sh0).unbind(2)
     scale_x, scale_y, scale_z = _half_bits(fields.log_scales).unbind(2)
     opacity = _half_bits(fields.opacities)[..., 0]
+    first, second, third, index = _smallest_three(fields.quats, 10)
     packed = [
         x,
         y,
@@ -261,7 +235,7 @@ def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
         green | blue << 16,
         scale_x | scale_y << 16,
         scale_z,
-        _smallest_three(fields.quats),
+        first | second << 10 | third << 20 | index << 30,
     ]
     return header, torch.stack(packed, 2)
 
@@ -274,8 +248,13 @@ def _half_bits(values: torch.Tensor) -> torch.Tensor:
     return halves.contiguous().view(torch.int16).to(torch.int32) & 0xFFFF
 
 
-def _smallest_three(quats: torch.Tensor) -> torch.Tensor:
-    """Return rotations (blocks, BLOCK, 4) as a word each, (blocks, BLOCK) int32."""
+def _smallest_three(quats: torch.Tensor, bits: int) -> tuple[torch.Tensor, ...]:
+    """Return the bits of the three smallest parts, and the index of the largest one.
+
+    Args:
+        quats: (blocks, BLOCK, 4), w, x, y, z of length 1.
+        bits: of each part.
+    """
     import torch
 
     largest = quats.abs().argmax(2, keepdim=True)
@@ -284,9 +263,7 @@ def _smallest_three(quats: torch.Tensor) -> torch.Tensor:
     kept_components = torch.arange(3, device=quats.device).expand(*quats.shape[:2], 3)
     kept_components = kept_components + (kept_components >= largest)
     shares = quats.gather(2, kept_components) * math.sqrt(0.5) + 0.5
-    first, second, third = _bits(shares, 10).unbind(2)
-    index = largest[..., 0].to(torch.int32)
-    return first | second << 10 | third << 20 | index << 30
+    return (*_bits(shares, bits).unbind(2), largest[..., 0].to(torch.int32))
 
 
 # ---- harmonics

@@ -74,19 +74,11 @@ def _quick_fields(header: np.ndarray, packed_words: np.ndarray) -> list[np.ndarr
 
     w0, w1, w2, w3 = np.moveaxis(packed_words, 2, 0)
     means = in_range(0, [w0 & 0x7FFF, w0 >> 15 & 0x7FFF, w1 & 0x7FFF], 0x7FFF)
-    log_scales = in_range(2, [w3 >> 9 & 0xFF, w3 >> 17 & 0xFF, w2 & 0xFF], 0xFF)
+    log_scales = in_range(2, [w1 >> 16 & 0xFF, w1 >> 24, w2 & 0xFF], 0xFF)
     sh0 = in_range(4, [w2 >> 8 & 0xFF, w2 >> 16 & 0xFF, w2 >> 24], 0xFF)
-    u, v = (w1 >> 15 & 0x1FF) / 255.5 - 1, (w3 & 0x1FF) / 255.5 - 1
-    half_angle = (w0 >> 30 | w3 >> 25 << 2) / 511 * math.pi / 2
-    third = 1 - np.abs(u) - np.abs(v)
-    folded = np.maximum(-third, 0)
-    axis = np.stack(
-        [u - np.copysign(folded, u), v - np.copysign(folded, v), third], axis=2
-    )
-    axis /= np.linalg.norm(axis, axis=2, keepdims=True)
-    sine = np.sin(half_angle)[..., None]
-    quats = np.concatenate([np.cos(half_angle)[..., None], axis * sine], axis=2)
-    return [means, quats, log_scales, (w1 >> 24)[..., None] / 255, sh0]
+    parts = np.stack([w3 & 0xFF, w3 >> 8 & 0xFF, w3 >> 16 & 0xFF], 2) / 0xFF
+    quats = _from_smallest_three(parts, w0[..., None] >> 30)
+    return [means, quats, log_scales, (w3 >> 24)[..., None] / 255, sh0]
 
 
 def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:
@@ -95,17 +87,27 @@ def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:
     halves = np.ascontiguousarray(packed_words[..., 3:7]).view("<f2").astype(np.float64)
     opacities, sh0, log_scales = halves[..., :1], halves[..., 1:4], halves[..., 4:7]
     packed = packed_words[..., 7:]
-    components = np.concatenate(
+    parts = np.concatenate(
         [packed & 0x3FF, packed >> 10 & 0x3FF, packed >> 20 & 0x3FF], 2
     )
-    components = (components / 1023 - 0.5) * math.sqrt(2)
-    largest = packed >> 30
-    quats = np.empty((*packed_words.shape[:2], 4))
+    quats = _from_smallest_three(parts / 0x3FF, packed >> 30)
+    return [means, quats, log_scales, opacities, sh0]
+
+
+def _from_smallest_three(shares: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Return quaternions (blocks, BLOCK, 4).
+
+    Args:
+        shares: (blocks, BLOCK, 3), from 0 to 1, of the range of the smallest parts.
+        largest: (blocks, BLOCK, 1), index of the largest part.
+    """
+    components = (shares - 0.5) * math.sqrt(2)
+    quats = np.empty((*shares.shape[:2], 4))
     component_indices = np.arange(3) + (np.arange(3) >= largest)
     np.put_along_axis(quats, component_indices, components, axis=2)
     last = np.sqrt(np.maximum(1 - (components**2).sum(2, keepdims=True), 0))
     np.put_along_axis(quats, largest.astype(np.int64), last, axis=2)
-    return [means, quats, log_scales, opacities, sh0]
+    return quats
 
 
 def _harmonics_of(harmonics: np.ndarray, coefficients: int) -> np.ndarray:

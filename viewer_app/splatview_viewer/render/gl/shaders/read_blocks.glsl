@@ -7,7 +7,7 @@ uniform usampler2D harmonics;  // `sh_rows` rows a block
 uniform int sh_rows;
 
 const float QUICK = 1.0;
-const float SQRT_2 = 1.4142135623730951, QUARTER_TURN = 1.5707963267948966;
+const float SQRT_2 = 1.4142135623730951;
 
 vec4 block_header(int index, int texel) {
     return texelFetch(headers, ivec2(texel, index >> 10), 0);
@@ -38,7 +38,7 @@ vec3 gaussian_mean(int index) {
 
 float gaussian_opacity(int index) {
     if (!is_quick(index)) return unpackHalf2x16(exact_words(index, 0).w).x;
-    return float(quick_words(index).y >> 24) / 255.0;
+    return float(quick_words(index).w >> 24) / 255.0;
 }
 
 vec3 gaussian_scales(int index) {
@@ -47,7 +47,7 @@ vec3 gaussian_scales(int index) {
         return exp(vec3(unpackHalf2x16(w.y), unpackHalf2x16(w.z).x));
     }
     uvec4 w = quick_words(index);
-    return exp(in_range(index, 2, vec3(w.w >> 9 & 0xffu, w.w >> 17 & 0xffu, w.z & 0xffu) / 255.0));
+    return exp(in_range(index, 2, vec3(w.y >> 16 & 0xffu, w.y >> 24, w.z & 0xffu) / 255.0));
 }
 
 vec3 gaussian_sh0(int index) {
@@ -58,28 +58,23 @@ vec3 gaussian_sh0(int index) {
     return in_range(index, 4, vec3(w >> 8 & 0xffu, w >> 16 & 0xffu, w >> 24) / 255.0);
 }
 
-// The smallest three of w, x, y, z.
-vec4 exact_quat(uint w) {
-    vec3 part = (vec3(w & 1023u, w >> 10 & 1023u, w >> 20 & 1023u) / 1023.0 - 0.5) * SQRT_2;
+// A quaternion from its three smallest parts, which are numbers from 0 to 1 here.
+vec4 smallest_three(vec3 shares, uint largest) {
+    vec3 part = (shares - 0.5) * SQRT_2;
     float last = sqrt(max(1.0 - dot(part, part), 0.0));
-    uint largest = w >> 30;
     if (largest == 0u) return vec4(last, part);
     if (largest == 1u) return vec4(part.x, last, part.yz);
     if (largest == 2u) return vec4(part.xy, last, part.z);
     return vec4(part, last);
 }
 
-// An octahedral axis and an angle.
-vec4 quick_quat(uvec4 w) {
-    vec2 flat_axis = vec2(w.y >> 15 & 0x1ffu, w.w & 0x1ffu) / 255.5 - 1.0;
-    float third = 1.0 - abs(flat_axis.x) - abs(flat_axis.y), folded = max(-third, 0.0);
-    flat_axis += mix(vec2(folded), vec2(-folded), greaterThanEqual(flat_axis, vec2(0.0)));
-    float half_angle = float(w.x >> 30 | w.w >> 25 << 2) / 511.0 * QUARTER_TURN;
-    return vec4(cos(half_angle), sin(half_angle) * normalize(vec3(flat_axis, third)));
-}
-
 vec4 gaussian_quat(int index) {
-    return is_quick(index) ? quick_quat(quick_words(index)) : exact_quat(exact_words(index, 1).w);
+    if (is_quick(index)) {
+        uvec4 w = quick_words(index);
+        return smallest_three(vec3(w.w & 0xffu, w.w >> 8 & 0xffu, w.w >> 16 & 0xffu) / 255.0, w.x >> 30);
+    }
+    uint w = exact_words(index, 1).w;
+    return smallest_three(vec3(w & 1023u, w >> 10 & 1023u, w >> 20 & 1023u) / 1023.0, w >> 30);
 }
 
 bool has_harmonics(int index) {
