@@ -52,7 +52,7 @@ def test_the_newest_version_is_at_most_three_seconds_old() -> None:
         newest = PlanFacts(number, 1_000_000, 15)
         sent = plan.next_pass(newest, MBIT_20)
         assert sent is not None
-        assert sent.number == number
+        assert sent.version_number == number
         assert seconds(sent, newest, MBIT_20) < 2.2
         assert sent.form.gaussians > 250_000, "the most important ones"
 
@@ -90,7 +90,7 @@ def test_a_scene_that_shrinks_to_nothing_and_grows_again() -> None:
     for number, gaussians in enumerate([20_000_000, 0, 20_000_000, 1, 5000], 1):
         sent = plan.next_pass(PlanFacts(number, gaussians, 0), MBIT_20)
         assert sent is not None
-        assert sent.number == number
+        assert sent.version_number == number
         assert not sent.refines
         assert 0 <= sent.form.gaussians <= gaussians
 
@@ -106,7 +106,7 @@ def test_the_rate_is_that_of_the_answers() -> None:
     pace = ScenePace()
     for number in range(1, 40):
         pace.sent(number, 50_000, number * 0.02)
-        pace.taken(number, number * 0.02 + 0.02)
+        pace.note_taken(number, number * 0.02 + 0.02)
     assert 2e6 < pace.rate < 3e6
 
 
@@ -119,7 +119,7 @@ def test_a_far_page_still_fills_its_line() -> None:
     for tick in range(2000):
         now = tick * 0.01
         while arrivals and arrivals[0][0] <= now:
-            pace.taken(arrivals.pop(0)[1], now)
+            pace.note_taken(arrivals.pop(0)[1], now)
         while pace.may_send:
             number += 1
             pace.sent(number, 48_000, now)
@@ -132,7 +132,7 @@ def test_a_far_page_still_fills_its_line() -> None:
 def test_a_page_that_lies_has_taken_no_more_than_was_sent() -> None:
     pace = ScenePace()
     pace.sent(1, 80_000, 0.0)
-    pace.taken(0xFFFFFFFF, 0.01)
-    pace.taken(0xFFFFFFFF, 0.02)
-    pace.taken(0, 0.03)
+    pace.note_taken(0xFFFFFFFF, 0.01)
+    pace.note_taken(0xFFFFFFFF, 0.02)
+    pace.note_taken(0, 0.03)
     assert pace.in_flight == 0

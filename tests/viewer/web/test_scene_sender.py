@@ -93,7 +93,7 @@ class TrainedScene:
 
     def turn(self) -> None:
         """Do what the thread that draws does in each turn."""
-        self.versions.begin(self._read)
+        self.versions.start_requested(self._read)
 
     def _read(self) -> SceneToPack:
         self.readings += 1
@@ -121,7 +121,7 @@ class LinedPage:
 
     def hear(self, message: m.ClientMessage) -> None:
         assert isinstance(message, m.Taken)
-        self.sender.taken(message.number, self.now)
+        self.sender.note_taken(message.number, self.now)
 
     def hand(self, *handed: HandedOn) -> None:
         panes = [HandedPane(PANE + index, each) for index, each in enumerate(handed)]
@@ -171,7 +171,7 @@ class LinedPage:
             if drawn is None or newest is None:
                 return False
             begin = drawn.begin
-            if begin.version != newest.number or begin.count < newest.gaussians:
+            if begin.version != newest.version_number or begin.count < newest.gaussians:
                 return False
             is_exact = begin.form == "exact" or not newest.gaussians
             return is_exact and (begin.has_harmonics or not newest.coefficients)

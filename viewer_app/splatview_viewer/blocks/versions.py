@@ -45,13 +45,13 @@ _PIECE_BYTES = 8 << 20
 """Bytes that are packed at a time."""
 
 _log = logging.getLogger("splatview")
-_numbers = count(1)
+_version_numbers = count(1)
 
 
 class VersionFacts(NamedTuple):
     """Facts about a version of a scene."""
 
-    number: int
+    version_number: int
     """Another one for each version of each scene."""
     gaussians: int
     sh_degree: int
@@ -86,7 +86,7 @@ class SceneToPack(NamedTuple):
 class Packing:
     """A version in one form, once it `is_done`."""
 
-    facts: VersionFacts
+    version_facts: VersionFacts
     form: PackingForm
     is_for_newest: bool
     """Any version will do that is the newest when it is begun with."""
@@ -103,7 +103,7 @@ class Packing:
     @property
     def is_ranked(self) -> bool:
         """True if it holds the most important Gaussians first."""
-        return self.form.gaussians < self.facts.gaussians
+        return self.form.gaussians < self.version_facts.gaussians
 
     @property
     def is_under_way(self) -> bool:
@@ -113,7 +113,9 @@ class Packing:
     @property
     def bytes(self) -> int:
         """Bytes of all its blocks."""
-        sizes = [part_bytes(p, self.facts.coefficients) for p in self.form.parts]
+        sizes = [
+            part_bytes(p, self.version_facts.coefficients) for p in self.form.parts
+        ]
         return block_count(self.form.gaussians) * sum(sizes)
 
 
@@ -195,7 +197,10 @@ class PackedVersions:
         return any(packing.is_reading for packing in self._packings)
 
     def request(
-        self, form: PackingForm, number: int | None, listener: Callable[[], object]
+        self,
+        form: PackingForm,
+        version_number: int | None,
+        listener: Callable[[], object],
     ) -> Packing | None:
         """Have a version packed, unless it is, and return the packing.
 
@@ -203,7 +208,7 @@ class PackedVersions:
 
         Args:
             form: of the packing.
-            number: of the version; None: the newest one.
+            version_number: of the version; None: the newest one.
             listener: called once the packing is done or has failed, from any thread.
 
         Returns:
@@ -213,22 +218,28 @@ class PackedVersions:
             newest = self._newest
             if newest is None or self._is_closed:
                 return None
-            packing = self._find(form, newest, number)
+            packing = self._find(form, newest, version_number)
             if packing is None:
-                if number not in (None, newest.number):
+                if version_number not in (None, newest.version_number):
                     return None
-                packing = Packing(newest, form, is_for_newest=number is None)
+                packing = Packing(newest, form, is_for_newest=version_number is None)
                 self._packings.append(packing)
             packing.users += 1
             packing.listeners.append(listener)
         return packing
 
     def _find(
-        self, form: PackingForm, newest: VersionFacts, number: int | None
+        self, form: PackingForm, newest: VersionFacts, version_number: int | None
     ) -> Packing | None:
         for packing in self._packings:
-            is_it = packing.facts.number == (number or newest.number)
-            is_it |= number is None and packing.is_for_newest and not packing.is_begun
+            is_it = packing.version_facts.version_number == (
+                version_number or newest.version_number
+            )
+            is_it |= (
+                version_number is None
+                and packing.is_for_newest
+                and not packing.is_begun
+            )
             if not is_it or packing.has_failed or packing.form.parts != form.parts:
                 continue
             if packing.form.gaussians == form.gaussians:
@@ -253,20 +264,22 @@ class PackedVersions:
 
     # -- the thread that draws ---------------------------------------------------------
 
-    def put(self, facts: VersionFacts) -> None:
+    def put(self, version_facts: VersionFacts) -> None:
         """Have these be the facts of the newest version.
 
         How many Gaussians are drawn is estimated until it is packed.
         """
-        gaussians = math.ceil(facts.gaussians * self._drawn_share)
-        gaussians = min(max(gaussians, 1), facts.gaussians)
-        self._newest = facts._replace(number=next(_numbers), gaussians=gaussians)
+        gaussians = math.ceil(version_facts.gaussians * self._drawn_share)
+        gaussians = min(max(gaussians, 1), version_facts.gaussians)
+        self._newest = version_facts._replace(
+            version_number=next(_version_numbers), gaussians=gaussians
+        )
 
     def watch_from(self, cameras: Sequence[Camera]) -> None:
         """Have what these cameras see count as important."""
         self._cameras = tuple(cameras)
 
-    def begin(self, read: Callable[[], SceneToPack | None]) -> None:
+    def start_requested(self, read: Callable[[], SceneToPack | None]) -> None:
         """Begin with what was requested, as far as there is room.
 
         read: returns the newest version; None while it cannot be read.
@@ -290,25 +303,25 @@ class PackedVersions:
     def _starting(self, newest: VersionFacts | None) -> list[Packing]:
         """Mark the packings to begin with as begun, and return them."""
         starting = []
-        begun = [p for p in self._packings if p.is_begun]
+        started = [p for p in self._packings if p.is_begun]
         for packing in self._packings:
             if packing.is_begun:
                 continue
             if newest is None or not self._adapt(packing, newest):
                 self._end(packing, has_failed=True)
                 continue
-            total = sum(p.bytes for p in begun) + packing.bytes
-            if begun and (len(begun) >= MOST_PACKINGS or total > MOST_BYTES):
+            total = sum(p.bytes for p in started) + packing.bytes
+            if started and (len(started) >= MOST_PACKINGS or total > MOST_BYTES):
                 break
             packing.is_begun = True
-            begun.append(packing)
+            started.append(packing)
             starting.append(packing)
         return starting
 
     def _adapt(self, packing: Packing, newest: VersionFacts) -> bool:
         """Have a packing be of the newest version; return False where it is for another."""
-        facts = packing.facts
-        if facts.number == newest.number:
+        version_facts = packing.version_facts
+        if version_facts.version_number == newest.version_number:
             return True
         if not packing.is_for_newest:
             return False
@@ -318,7 +331,7 @@ class PackedVersions:
         if not packing.is_ranked and may_be_whole:
             gaussians = newest.gaussians
         packing.form = packing.form._replace(gaussians=gaussians)
-        packing.facts = newest
+        packing.version_facts = newest
         has_harmonics = newest.coefficients > 0
         return gaussians > 0 and (
             has_harmonics or "harmonics" not in packing.form.parts
@@ -396,10 +409,12 @@ class PackedVersions:
         rows = self._rows(packing, scene, cameras)
         coefficients = 0
         if "harmonics" in packing.form.parts:
-            coefficients = packing.facts.coefficients
+            coefficients = packing.version_facts.coefficients
         scene = replace(scene, shN=scene.shN[:, :coefficients])
-        for part in packing.form.parts:
-            packing.blocks[part] = self._pack_part(part, packing, scene, rows)
+        for block_part in packing.form.parts:
+            packing.blocks[block_part] = self._pack_part(
+                block_part, packing, scene, rows
+            )
 
     def _rows(
         self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
@@ -410,7 +425,7 @@ class PackedVersions:
         drawn = self._drawn_rows(packing, scene)
         if not packing.is_ranked:
             return drawn
-        ranks = self._ranked(packing.facts, scene, cameras)
+        ranks = self._ranked(packing.version_facts, scene, cameras)
         if drawn is not None:
             is_drawn = torch.zeros(len(ranks), dtype=torch.bool, device=ranks.device)
             is_drawn[drawn] = True
@@ -423,35 +438,41 @@ class PackedVersions:
         """Return the Gaussians that are drawn, and note their number; None: all are."""
         if self._selection == EVERYTHING:
             return None
-        number = packing.facts.number
-        if self._drawn is None or self._drawn[0] != number:
+        version_number = packing.version_facts.version_number
+        if self._drawn is None or self._drawn[0] != version_number:
             self._drawn = None
-            self._drawn = number, drawn_rows(scene, self._selection)
+            self._drawn = version_number, drawn_rows(scene, self._selection)
         rows = self._drawn[1]
         count = len(rows)
         with self._lock:
-            was_whole = not packing.is_ranked
-            gaussians = count if was_whole else min(packing.form.gaussians, count)
+            held_all = not packing.is_ranked
+            gaussians = count if held_all else min(packing.form.gaussians, count)
             packing.form = packing.form._replace(gaussians=gaussians)
-            packing.facts = packing.facts._replace(gaussians=count)
+            packing.version_facts = packing.version_facts._replace(gaussians=count)
             self._drawn_share = count / max(len(scene), 1)
-            if self._newest is not None and self._newest.number == number:
-                self._newest = packing.facts
+            if (
+                self._newest is not None
+                and self._newest.version_number == version_number
+            ):
+                self._newest = packing.version_facts
         return rows
 
     def _ranked(
-        self, facts: VersionFacts, scene: GaussianScene, cameras: tuple[Camera, ...]
+        self,
+        version_facts: VersionFacts,
+        scene: GaussianScene,
+        cameras: tuple[Camera, ...],
     ) -> torch.Tensor:
         """Return the Gaussians by importance: the same order for all forms of a version."""
-        if self._ranks is None or self._ranks[0] != facts.number:
+        if self._ranks is None or self._ranks[0] != version_facts.version_number:
             self._ranks = None
-            order = ranked_by_importance(scene, facts.origin, cameras)
-            self._ranks = facts.number, order
+            order = ranked_by_importance(scene, version_facts.origin, cameras)
+            self._ranks = version_facts.version_number, order
         return self._ranks[1]
 
     def _pack_part(
         self,
-        part: BlockPart,
+        block_part: BlockPart,
         packing: Packing,
         scene: GaussianScene,
         rows: torch.Tensor | None,
@@ -459,17 +480,17 @@ class PackedVersions:
         """Pack a part of all blocks, in pieces."""
         import numpy as np
 
-        size = part_bytes(part, packing.facts.coefficients)
+        size = part_bytes(block_part, packing.version_facts.coefficients)
         blocks = block_count(packing.form.gaussians)
         packed = np.empty((blocks, size), np.uint8)
         step = max(_PIECE_BYTES // size, 1)
         for first in range(0, blocks, step):
             end = min(first + step, blocks)
-            piece: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)
+            rows_slice: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)
             if rows is not None:
-                piece = rows[piece]
-            pieces = BlockedScene(scene[piece], packing.facts.origin)
-            self._copy(pieces.pack(part), packed[first:end])
+                rows_slice = rows[rows_slice]
+            pieces = BlockedScene(scene[rows_slice], packing.version_facts.origin)
+            self._copy(pieces.pack(block_part), packed[first:end])
         return packed
 
     def _copy(self, values: torch.Tensor, target: np.ndarray) -> None:

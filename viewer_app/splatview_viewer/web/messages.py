@@ -211,7 +211,7 @@ class Picture(_Message, frozen=True, kw_only=True):
 
 
 class HandedScene(_Message, frozen=True, kw_only=True):
-    """What a page draws in a pane by itself, or why it gets pictures of it."""
+    """Tells what a page draws in a pane by itself, or why it gets pictures of it."""
 
     pane: int
     drawing: HandedDrawing | None = None

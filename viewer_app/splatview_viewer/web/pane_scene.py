@@ -87,7 +87,7 @@ class PaneScene:
         self._most_gaussians = most_gaussians
         self._wake_writer = wake_writer
         self._wake = wake
-        self._told: HandedScene | None = None
+        self._last_message: HandedScene | None = None
         self._versions: PackedVersions | None = None
         self._plan = ScenePlan(most_gaussians)
         self._coming: _ComingPass | None = None
@@ -155,9 +155,9 @@ class PaneScene:
         message = HandedScene(
             pane=self._pane, drawing=self.handed.drawing, reason=self.handed.reason
         )
-        if message == self._told:
+        if message == self._last_message:
             return None
-        self._told = message
+        self._last_message = message
         return message
 
     def next(
@@ -182,11 +182,11 @@ class PaneScene:
             return None
         if not coming.pass_number:
             return (self._begin_pass(coming),)
-        piece = None
+        block_run = None
         if not self._is_outdated(coming):
-            piece = next(coming.pieces, None)
-        if piece is not None:
-            return self._send(coming, piece, pace, now)
+            block_run = next(coming.pieces, None)
+        if block_run is not None:
+            return self._send(coming, block_run, pace, now)
         return (self._end(coming, pace, now),)
 
     def _choose(self, rate: float) -> _ComingPass | None:
@@ -194,25 +194,30 @@ class PaneScene:
         versions = self._versions
         if versions is None or self.handed.drawing is None:
             return None
-        facts = versions.newest
-        if facts is None or facts.number == self._failed_number:
+        version_facts = versions.newest
+        if version_facts is None or version_facts.version_number == self._failed_number:
             return None
         plan = self._plan.next_pass(
-            PlanFacts(facts.number, facts.gaussians, facts.coefficients), rate
+            PlanFacts(
+                version_facts.version_number,
+                version_facts.gaussians,
+                version_facts.coefficients,
+            ),
+            rate,
         )
         if plan is None:
             return None
-        if not facts.gaussians:
-            return _ComingPass(plan, facts, None)
+        if not version_facts.gaussians:
+            return _ComingPass(plan, version_facts, None)
         form = PackingForm(_sent_parts(plan), plan.form.gaussians)
-        number = facts.number if plan.refines else None
-        packing = versions.request(form, number, self._wake_writer)
+        asked_version = version_facts.version_number if plan.refines else None
+        packing = versions.request(form, asked_version, self._wake_writer)
         if packing is None:
             self._plan.undo()
             return None
         # That thread begins with it.
         self._wake()
-        return _ComingPass(plan, facts, packing)
+        return _ComingPass(plan, version_facts, packing)
 
     def _is_packed(self, coming: _ComingPass) -> bool:
         """Return whether a pass can be sent; drop it where it never can be."""
@@ -221,12 +226,12 @@ class PaneScene:
             return True
         if not packing.is_done:
             return False
-        held = self._plan.held(packing.facts.gaussians)
-        is_too_large = not packing.is_ranked and held < packing.form.gaussians
+        holdable = self._plan.holdable(packing.version_facts.gaussians)
+        is_too_large = not packing.is_ranked and holdable < packing.form.gaussians
         if not packing.has_failed and not is_too_large:
             return True
         if packing.has_failed and not coming.plan.refines:
-            self._failed_number = coming.version.number
+            self._failed_number = coming.version.version_number
         self._drop()
         self._wake_writer()
         return False
@@ -236,12 +241,12 @@ class PaneScene:
         plan = coming.plan
         packing = coming.packing
         if packing is not None:
-            coming.version = packing.facts
+            coming.version = packing.version_facts
             gaussians = packing.form.gaussians
             if packing.is_ranked:
                 gaussians = min(plan.form.gaussians, gaussians)
             plan = ScenePass(
-                coming.version.number,
+                coming.version.version_number,
                 plan.form._replace(gaussians=gaussians),
                 plan.refines,
             )
@@ -250,46 +255,48 @@ class PaneScene:
             coming.pieces = _pieces(plan, coming.version.coefficients)
         coming.pass_number = self._counter.next_pass()
         self._note_sending(is_amid=not plan.refines)
-        facts = coming.version
+        version_facts = coming.version
         return SceneBegin(
             pane=self._pane,
             pass_number=coming.pass_number,
-            version=facts.number,
+            version=version_facts.version_number,
             refines=plan.refines,
             count=plan.form.gaussians,
-            total=facts.gaussians,
+            total=version_facts.gaussians,
             form="exact" if plan.form.is_exact else "quick",
             has_harmonics=plan.form.has_harmonics,
-            sh_degree=facts.sh_degree,
-            sh_stored=facts.coefficients,
-            origin=facts.origin,
-            antialiased=facts.antialiased,
-            bytes=_size(plan, facts.coefficients),
+            sh_degree=version_facts.sh_degree,
+            sh_stored=version_facts.coefficients,
+            origin=version_facts.origin,
+            antialiased=version_facts.antialiased,
+            bytes=_size(plan, version_facts.coefficients),
         )
 
     def _is_outdated(self, coming: _ComingPass) -> bool:
         """Return whether a refinement is of a version that is not the newest any more."""
         assert self._versions is not None
         newest = self._versions.newest
-        is_newest = newest is None or newest.number == coming.version.number
+        is_newest = (
+            newest is None or newest.version_number == coming.version.version_number
+        )
         return coming.plan.refines and not is_newest
 
     def _send(
-        self, coming: _ComingPass, piece: _BlockRun, pace: ScenePace, now: float
+        self, coming: _ComingPass, block_run: _BlockRun, pace: ScenePace, now: float
     ) -> tuple[SceneMessage | bytes, ...]:
         """Return some blocks, in binary messages of bounded size."""
         assert coming.packing is not None
-        blocks = coming.packing.blocks[piece.block_part]
-        data = blocks[piece.first : piece.first + piece.blocks].tobytes()
-        number = self._counter.next_message()
-        pace.sent(number, len(data), now)
+        blocks = coming.packing.blocks[block_run.block_part]
+        data = blocks[block_run.first : block_run.first + block_run.blocks].tobytes()
+        message_number = self._counter.next_message()
+        pace.sent(message_number, len(data), now)
         message = Blocks(
             pane=self._pane,
             pass_number=coming.pass_number,
-            number=number,
-            part=piece.block_part,
-            first=piece.first,
-            count=piece.blocks,
+            number=message_number,
+            part=block_run.block_part,
+            first=block_run.first,
+            count=block_run.blocks,
             bytes=len(data),
         )
         starts = range(0, len(data), PART_BYTES)
@@ -337,4 +344,6 @@ def _pieces(plan: ScenePass, coefficients: int) -> Iterator[_BlockRun]:
 def _size(plan: ScenePass, coefficients: int) -> int:
     """Return the bytes of all blocks of a pass."""
     blocks = block_count(plan.form.gaussians)
-    return blocks * sum(part_bytes(part, coefficients) for part in _sent_parts(plan))
+    return blocks * sum(
+        part_bytes(block_part, coefficients) for block_part in _sent_parts(plan)
+    )

@@ -71,13 +71,13 @@ def scene_html(
         total *= 2
     pieces: list[CompressedBlocks] = []
     blocks_packed = 0
-    for piece in pieces_of(blocked):
-        pieces.append(piece)
-        blocks_packed += piece.block_count
+    for compressed in pieces_of(blocked):
+        pieces.append(compressed)
+        blocks_packed += compressed.block_count
         progress("packing", blocks_packed / total)
     values = {
         "version": _version(blocked),
-        "pieces": [_piece_values(piece) for piece in pieces],
+        "pieces": [_piece_values(compressed) for compressed in pieces],
         "place": asdict(camera),
         "path": _path_values(path, blocked.origin),
         "background": background or scene.background or _BLACK,
@@ -104,13 +104,13 @@ def _version(blocked: BlockedScene) -> dict[str, Any]:
     }
 
 
-def _piece_values(piece: CompressedBlocks) -> dict[str, Any]:
-    """Return all of a piece but its text."""
+def _piece_values(compressed: CompressedBlocks) -> dict[str, Any]:
+    """Return all of a compressed but its text."""
     return {
-        "part": piece.layer,
-        "first": piece.first_block,
-        "count": piece.block_count,
-        "bytes": piece.byte_count,
+        "part": compressed.layer,
+        "first": compressed.first_block,
+        "count": compressed.block_count,
+        "bytes": compressed.byte_count,
     }
 
 
@@ -158,7 +158,10 @@ def _page(
     script = script_to_serve(one_script(modules, "page.js"))
     style = (own_files / "page.css").read_text("utf-8")
     icon = (page / "favicon.svg").read_bytes()
-    texts = [f'  <script type="text/plain">{piece.text}</script>' for piece in pieces]
+    texts = [
+        f'  <script type="text/plain">{compressed.text}</script>'
+        for compressed in pieces
+    ]
     text = Template((own_files / "page.html").read_text("utf-8")).substitute(
         title=html.escape(title),
         count=count,

@@ -24,9 +24,9 @@ _WEIGHT = 0.3
 
 
 class _SentBytes(NamedTuple):
-    number: int
+    message_number: int
     size_bytes: int
-    at: float
+    sent_s: float
 
 
 class ScenePace:
@@ -60,31 +60,31 @@ class ScenePace:
         window = self.rate * (IN_FLIGHT_S + latency_s)
         return self.in_flight < max(window, _LEAST_WINDOW)
 
-    def sent(self, number: int, size_bytes: int, now: float) -> None:
+    def sent(self, message_number: int, size_bytes: int, now: float) -> None:
         """Note what was passed to the network. Numbers rise."""
         if not self._sent:
             # What was idle does not count.
             self._measured_from += now - self._idle_from
-        self._sent.append(_SentBytes(number, size_bytes, now))
+        self._sent.append(_SentBytes(message_number, size_bytes, now))
         self.in_flight += size_bytes
 
-    def end_sent(self, number: int, now: float) -> None:
+    def end_sent(self, message_number: int, now: float) -> None:
         """Note the end of a pass, which the page answers once it draws the pass.
 
         Of other panes it may have answered later blocks by then.
         """
-        self.sent(number, 0, now)
-        self.open_ends.add(number)
+        self.sent(message_number, 0, now)
+        self.open_ends.add(message_number)
 
-    def taken(self, number: int, now: float) -> None:
+    def note_taken(self, message_number: int, now: float) -> None:
         """Note that the page has taken all up to a number, as far as it was sent."""
-        self.open_ends.discard(number)
-        while self._sent and self._sent[0].number <= number:
+        self.open_ends.discard(message_number)
+        while self._sent and self._sent[0].message_number <= message_number:
             sent = self._sent.popleft()
             self.in_flight -= sent.size_bytes
             self._measured_bytes += sent.size_bytes
             if sent.size_bytes:
-                self._note_latency(now - sent.at)
+                self._note_latency(now - sent.sent_s)
         if not self._sent:
             self._idle_from = now
         seconds = now - self._measured_from

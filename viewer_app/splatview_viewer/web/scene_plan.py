@@ -1,4 +1,4 @@
-"""What a page that draws by itself gets next of a scene, by the pace of its line.
+"""The next part of a scene for a page that draws by itself, by the pace of its line.
 
 A page gets a scene in passes. A pass is a whole version, or its most important part, in
 one form. The page draws the pass before until the new one has come as a whole, so that
@@ -21,13 +21,13 @@ FIRST_S = 0.6
 PASS_S = 2.0
 """Seconds of a pass while a training goes on."""
 LEAST_SHARE = 1 / 16
-"""Of a scene that a pass has at least, however slow the line is."""
+"""Of a scene that a pass has at smallest, however slow the line is."""
 
 
 class PlanFacts(NamedTuple):
-    """What a plan needs to know of the newest version of a scene."""
+    """The newest version of a scene, as far as a plan needs to know it."""
 
-    number: int
+    version_number: int
     """Counts versions, and other scenes in the same pane."""
     gaussians: int
     coefficients: int
@@ -35,7 +35,7 @@ class PlanFacts(NamedTuple):
 
 
 class PassForm(NamedTuple):
-    """What a pass holds of a version."""
+    """The extent of a pass."""
 
     gaussians: int
     """The most important ones, if they are fewer than all."""
@@ -44,9 +44,9 @@ class PassForm(NamedTuple):
 
 
 class ScenePass(NamedTuple):
-    """What a page gets next."""
+    """The next pass of a page."""
 
-    number: int
+    version_number: int
     """The version."""
     form: PassForm
     refines: bool = False
@@ -70,7 +70,7 @@ class ScenePlan:
         """most_gaussians: that the page can hold."""
         self._most_gaussians = min(most_gaussians, MOST_GAUSSIANS)
         self._last: ScenePass | None = None
-        """What the page has got last."""
+        """The last pass that the page has got."""
         self._previous: ScenePass | None = None
         """What it had got before."""
 
@@ -94,48 +94,48 @@ class ScenePlan:
         last = self._last
         if last is None:
             form = self._form_of(newest, rate * FIRST_S)
-            chosen = ScenePass(newest.number, form)
-        elif last.number != newest.number:
+            next_pass = ScenePass(newest.version_number, form)
+        elif last.version_number != newest.version_number:
             form = self._form_of(newest, rate * PASS_S)
-            chosen = ScenePass(newest.number, form)
+            next_pass = ScenePass(newest.version_number, form)
         else:
             refined = self._refined(last, newest)
             if refined is None:
                 return None
-            chosen = refined
+            next_pass = refined
         self._previous = last
-        self._last = chosen
-        return chosen
+        self._last = next_pass
+        return next_pass
 
-    def held(self, gaussians: int) -> int:
+    def holdable(self, gaussians: int) -> int:
         """Return how many Gaussians of a scene the page can hold."""
         return min(gaussians, self._most_gaussians)
 
-    def _form_of(self, facts: PlanFacts, budget: float) -> PassForm:
+    def _form_of(self, plan_facts: PlanFacts, budget: float) -> PassForm:
         """Return the best form of so many bytes."""
-        count = self.held(facts.gaussians)
-        for form in _forms(count, facts.coefficients):
-            if pass_bytes(form, facts.coefficients) <= budget:
+        count = self.holdable(plan_facts.gaussians)
+        for form in _forms(count, plan_facts.coefficients):
+            if pass_bytes(form, plan_facts.coefficients) <= budget:
                 return form
-        block_bytes = part_bytes("quick", facts.coefficients)
+        block_bytes = part_bytes("quick", plan_facts.coefficients)
         fitting = int(budget // block_bytes) * BLOCK
-        least = block_count(math.ceil(count * LEAST_SHARE)) * BLOCK
-        return PassForm(min(max(fitting, least), count))
+        smallest = block_count(math.ceil(count * LEAST_SHARE)) * BLOCK
+        return PassForm(min(max(fitting, smallest), count))
 
-    def _refined(self, last: ScenePass, facts: PlanFacts) -> ScenePass | None:
+    def _refined(self, last: ScenePass, plan_facts: PlanFacts) -> ScenePass | None:
         """Return the next step of a version that stays; None if the page has all."""
         form = last.form
-        count = self.held(facts.gaussians)
+        count = self.holdable(plan_facts.gaussians)
         if form.gaussians < count:
-            return ScenePass(facts.number, PassForm(count))
-        has_all = form.has_harmonics or not facts.coefficients
+            return ScenePass(plan_facts.version_number, PassForm(count))
+        has_all = form.has_harmonics or not plan_facts.coefficients
         if not form.is_exact:
             better = form._replace(is_exact=True)
         elif not has_all:
             better = form._replace(has_harmonics=True)
         else:
             return None
-        return ScenePass(facts.number, better, refines=True)
+        return ScenePass(plan_facts.version_number, better, refines=True)
 
 
 def _forms(gaussians: int, coefficients: int) -> list[PassForm]:

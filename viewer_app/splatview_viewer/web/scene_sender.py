@@ -102,9 +102,9 @@ class SceneSender:
             return (self._data_left.popleft(),)
         self._take_wishes()
         for pane in self._panes.values():
-            news = pane.next_news()
-            if news is not None:
-                return (news,)
+            message = pane.next_news()
+            if message is not None:
+                return (message,)
         if self._wishes.is_paused or not self._pace.may_send:
             return None
         for _ in range(len(self._order)):
@@ -112,11 +112,11 @@ class SceneSender:
             pane = self._panes[self._order[-1]]
             messages = pane.next(self._pace, 1 / len(self._handed), now)
             if messages is not None:
-                message, *parts = messages
+                first_message, *chunks = messages
                 self._data_left.extend(
-                    part for part in parts if isinstance(part, bytes)
+                    chunk for chunk in chunks if isinstance(chunk, bytes)
                 )
-                return (message,)
+                return (first_message,)
         return None
 
     @property
@@ -128,35 +128,35 @@ class SceneSender:
     def _take_wishes(self) -> None:
         """Take over what the thread that draws wants."""
         wishes = self._wishes
-        known = self._sent_for
-        if wishes is known:
+        previous = self._sent_for
+        if wishes is previous:
             return
         self._sent_for = wishes
-        if wishes.begin_count != known.begin_count or not wishes.most_gaussians:
+        if wishes.begin_count != previous.begin_count or not wishes.most_gaussians:
             self._close_panes(set(self._panes))
         self._close_panes(set(self._panes) - {pane.number for pane in wishes.panes})
         if not wishes.most_gaussians:
             return
-        for number, handed in wishes.panes:
-            if number not in self._panes:
-                self._panes[number] = PaneScene(
-                    number,
+        for pane_number, handed in wishes.panes:
+            if pane_number not in self._panes:
+                self._panes[pane_number] = PaneScene(
+                    pane_number,
                     self._counter,
                     wishes.most_gaussians,
                     self._wake_writer,
                     self._wake,
                 )
-                self._order.append(number)
-            self._panes[number].use(handed)
+                self._order.append(pane_number)
+            self._panes[pane_number].use(handed)
 
-    def _close_panes(self, numbers: set[int]) -> None:
-        for number in numbers:
-            self._panes.pop(number).close()
-            self._order.remove(number)
+    def _close_panes(self, pane_numbers: set[int]) -> None:
+        for pane_number in pane_numbers:
+            self._panes.pop(pane_number).close()
+            self._order.remove(pane_number)
 
-    def taken(self, number: int, now: float) -> None:
+    def note_taken(self, message_number: int, now: float) -> None:
         """Note what the page has taken."""
-        self._pace.taken(number, now)
+        self._pace.note_taken(message_number, now)
 
     def end(self) -> None:
         """Give back all that is packed for the page: it has gone. Idempotent."""

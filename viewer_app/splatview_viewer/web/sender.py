@@ -205,7 +205,7 @@ class Sender:
     def acked(self, ack: Ack | Taken, now: float) -> None:
         """Note that an update is on the page."""
         if isinstance(ack, Taken):
-            self.scenes.taken(ack.number, now)
+            self.scenes.note_taken(ack.number, now)
             return
         if ack.latency is not None:
             self._latencies.append(ack.latency)

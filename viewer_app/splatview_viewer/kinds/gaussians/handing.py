@@ -1,6 +1,6 @@
 """Scenes that are handed on to screens which draw them by themselves.
 
-What a hand does with the camera then costs nothing here. Of each version that such a
+What a hand does with the camera then costs nothing here. Of picture version that such a
 screen takes, packed blocks are made (`blocks.versions`), once for all of them.
 """
 
@@ -54,7 +54,7 @@ class Handing:
         self._cache = cache
         self._kept_scene: GaussianScene | None = None
         """The newest version in host memory, which stays as it is."""
-        self._wanted_at = -math.inf
+        self._wanted_s = -math.inf
         """When the scene was handed on last; time of the loop."""
 
     def take(self, scene: GaussianScene) -> None:
@@ -63,16 +63,16 @@ class Handing:
         if not scene.on_gpu and self._is_wanted:
             self._kept_scene = scene
         for versions in self._versions.values():
-            versions.put(self._facts())
+            versions.put(self._version_facts())
 
-    def _facts(self) -> VersionFacts:
+    def _version_facts(self) -> VersionFacts:
         """Return facts about the newest version."""
         summary = self._cache.summary
         sample = self._cache.sample
         assert summary is not None
         assert sample is not None
         return VersionFacts(
-            number=0,
+            version_number=0,
             gaussians=summary.count,
             sh_degree=summary.drawn_sh_degree,
             antialiased=summary.antialiased,
@@ -91,7 +91,7 @@ class Handing:
 
     @property
     def _is_wanted(self) -> bool:
-        return self._cache.now - self._wanted_at < _KEPT_S
+        return self._cache.now - self._wanted_s < _KEPT_S
 
     def tick(self) -> None:
         """Have what was requested be packed."""
@@ -103,18 +103,18 @@ class Handing:
                 governor.account.pay(SWITCH + versions.gpu_ms.popleft())
             # A training at its side needs the GPU more.
             if self._kept_scene is not None or not governor.next_picture():
-                versions.begin(self._read)
+                versions.start_requested(self._read)
 
     def _versions_of(self, selection: Selection) -> PackedVersions:
         """Return the packed versions of some Gaussians; forget those of no use."""
-        used = {each.handed_selection for each in self._cache.pictures}
-        for other in set(self._versions) - used - {selection}:
-            self._versions.pop(other).close()
+        used = {picture.handed_selection for picture in self._cache.pictures}
+        for selection_key in set(self._versions) - used - {selection}:
+            self._versions.pop(selection_key).close()
         versions = self._versions.get(selection)
         if versions is None:
             versions = PackedVersions(selection)
             self._versions[selection] = versions
-            versions.put(self._facts())
+            versions.put(self._version_facts())
         return versions
 
     def _read(self) -> SceneToPack | None:
@@ -156,7 +156,7 @@ class Handing:
         drawing = _drawing_of(view, camera)
         if drawing is None:
             return HandedOn()
-        self._wanted_at = cache.now
+        self._wanted_s = cache.now
         if not picture.is_empty or cache.stepped.is_drawing:
             cache.drop(picture)
         picture.scale = 1.0
@@ -165,7 +165,7 @@ class Handing:
         versions = self._versions_of(picture.handed_selection)
         view.drawn_camera = camera
         view.tools.note_picture()
-        cameras = [each.handed_to for each in cache.pictures]
+        cameras = [picture.handed_to for picture in cache.pictures]
         versions.watch_from([camera for camera in cameras if camera is not None])
         return HandedOn(drawing, versions)
 
@@ -201,10 +201,10 @@ def _drawing_of(view: GaussianView, camera: Camera) -> HandedDrawing | None:
     # A camera of a file may be anything.
     with suppress(ValueError):
         return HandedDrawing(
-            place=_place_of(view, camera),
+            place=_handed_place(view, camera),
             camera=_exact_camera(view, camera),
             placed=0,
-            look=_look_of(view),
+            look=_handed_look(view),
             navigates=view.tools.chosen == ORBIT,
             looks_around=view.tools.of(Navigate).drag_looks,
             covered=(),
@@ -212,7 +212,7 @@ def _drawing_of(view: GaussianView, camera: Camera) -> HandedDrawing | None:
     return None
 
 
-def _place_of(view: GaussianView, camera: Camera) -> HandedPlace:
+def _handed_place(view: GaussianView, camera: Camera) -> HandedPlace:
     """Return the place from which a hand would move on."""
     orbit = view.rig.orbit
     if view.state.place.seen_in is not None:
@@ -238,7 +238,7 @@ def _exact_camera(view: GaussianView, camera: Camera) -> HandedCamera | None:
     )
 
 
-def _look_of(view: GaussianView) -> HandedLook:
+def _handed_look(view: GaussianView) -> HandedLook:
     """Return how the Gaussians of a view are drawn."""
     state = view.state
     options = view.options
