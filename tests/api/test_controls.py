@@ -46,7 +46,10 @@ class Panel:
         return None if control is None else control.value
 
     def until_value(self, name: str, value: Any) -> None:
-        self.pair.until(lambda: self.value(name) == value, f"{name} is {value!r}")
+        def has_value() -> bool:
+            return self.value(name) == value
+
+        self.pair.until(has_value, f"{name} is {value!r}")
 
 
 @pytest.fixture
@@ -123,7 +126,11 @@ def test_what_viewers_may_not_set_is_dropped(
     for value in (7.0, float("nan"), "a", (1.0, 2.0), True):
         panel.stream.set_control("time", value)
     panel.stream.set_control("none", 1)
-    panel.pair.until(lambda: panel.stream.version > last_version, "an answer")
+
+    def has_answer() -> bool:
+        return panel.stream.version > last_version
+
+    panel.pair.until(has_answer, "an answer")
     assert time.value == 0.5
     texts = [record.getMessage() for record in caplog.records]
     assert len(texts) == 2, "each control is logged once"
@@ -372,7 +379,11 @@ def test_folder_that_cannot_be_written_leaves_the_script(
     time = controls.slider("time", 0.0, 1.0, remember=True)
     splatview.publish(torch.zeros(2, 2))
     time.value = 0.5
-    wait_until(lambda: "training goes on" in caplog.text, "a fault in the log")
+
+    def has_log() -> bool:
+        return "training goes on" in caplog.text
+
+    wait_until(has_log, "a fault in the log")
     assert time.value == 0.5
 
 

@@ -36,19 +36,19 @@ def test_a_training_and_files_are_exported(
         },
         "scene",
     )
-    plain = tmp_path / "scene.ply"
-    assert export(plain, "--stream", "scene") == 0
-    assert f"{plain}: 50 Gaussians" in capsys.readouterr().out
-    torch.testing.assert_close(open_file(plain).means, means)
+    ply_file = tmp_path / "scene.ply"
+    assert export(ply_file, "--stream", "scene") == 0
+    assert f"{ply_file}: 50 Gaussians" in capsys.readouterr().out
+    torch.testing.assert_close(open_file(ply_file).means, means)
     small = tmp_path / "scene.spz"
-    assert export(small, plain) == 0
+    assert export(small, ply_file) == 0
     assert len(open_file(small)) == 50
     size = small.stat().st_size
     assert export(small, small) == 0, "a file may be replaced by itself"
     assert abs(small.stat().st_size - size) < 64
     page = tmp_path / "scene.html"
     camera = '{"position": [0, 0, -9], "look_at": [0, 0, 0]}'
-    assert export(page, plain, "--camera", camera) == 0
+    assert export(page, ply_file, "--camera", camera) == 0
     text = page.read_text()
     assert "50 Gaussians" in text
     assert "<title>scene</title>" in text

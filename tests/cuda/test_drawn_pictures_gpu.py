@@ -82,10 +82,10 @@ def assert_shown(viewer: Viewer, trainer: DrawnScene, kind: type) -> None:
     # Tools draw over its edges.
     height, width = expected["depth"].shape
     middle = np.s_[height // 3 : height // 2, width // 3 : width // 2]
-    seen = viewer.picture()[middle]
-    assert seen.std() > 1
+    pixels = viewer.picture()[middle]
+    assert pixels.std() > 1
     share = (
-        (np.abs(seen - expected["color"][middle].astype(int)) > 1).any(axis=2).mean()
+        (np.abs(pixels - expected["color"][middle].astype(int)) > 1).any(axis=2).mean()
     )
     assert share < 0.1
     rows, columns = np.nonzero(expected["depth"])
@@ -121,8 +121,8 @@ def test_pictures_come_by_the_device_ring(
     # Another viewer's larger picture needs a larger ring.
     with Subscriber() as other_viewer:
         pictures = stream_of(other_viewer, "scene/pictures")
-        for number in range(1, 4):
-            frame = answer(other_viewer, pictures, number, LARGE_CAMERA)
+        for request_number in range(1, 4):
+            frame = answer(other_viewer, pictures, request_number, LARGE_CAMERA)
             assert frame.tensors["color"].shape == (720, 1280, 4)
     drag(viewer, 5)
     assert_shown(viewer, trainer, PictureTextures)
@@ -190,19 +190,19 @@ def test_fault_reaches_a_viewer_that_comes_after_it(trainer: DrawnScene) -> None
 def answer(
     subscriber: Subscriber,
     pictures: RemoteStream,
-    number: int,
+    request_number: int,
     camera: DrawnCamera = CAMERA,
 ) -> StreamFrame:
     """Ask for a picture, and return what came of it."""
-    draw = Draw(pictures.info.index, "ab" * 16, number, camera)
+    draw = Draw(pictures.info.index, "ab" * 16, request_number, camera)
 
     pictures.request_picture(draw)
 
     def read() -> StreamFrame | None:
         subscriber.poll()
         frame = pictures.read()
-        if frame is None or frame.meta["request"] != number:
+        if frame is None or frame.meta["request"] != request_number:
             return None
         return frame
 
-    return wait_until(read, f"answer {number}")
+    return wait_until(read, f"answer {request_number}")

@@ -35,8 +35,8 @@ def test_2d_gaussians_are_drawn_as_they_were_learned(
     difference = (picture.color[..., :3] / 255 - view.image).abs().mean()
     assert difference < 0.5 * view.image.mean()
     assert picture.depth is not None
-    seen = picture.depth[view.image.sum(-1) > 0]
-    torch.testing.assert_close(seen.median().item(), 2.7, atol=0.3, rtol=0.0)
+    depths = picture.depth[view.image.sum(-1) > 0]
+    torch.testing.assert_close(depths.median().item(), 2.7, atol=0.3, rtol=0.0)
     values = ControlValues({"show": "normals"})
     normals = draw_picture(script["picture"], (camera,), values)
     assert normals.color.float().std() > 10

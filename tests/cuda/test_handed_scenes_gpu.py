@@ -22,19 +22,19 @@ pytestmark = pytest.mark.cuda
 RECT = Rect(0, 0, 320, 240)
 
 
-def make_scene(count: int, place: float) -> GaussianScene:
+def make_scene(count: int, offset: float) -> GaussianScene:
     random = torch.Generator("cuda").manual_seed(0)
 
-    def numbers(*shape: int) -> torch.Tensor:
+    def normal_values(*shape: int) -> torch.Tensor:
         return torch.randn(count, *shape, generator=random, device="cuda")
 
     return GaussianScene(
-        means=numbers(3) + place,
-        quats=numbers(4),
-        scales=numbers(3) - 4,
-        opacities=numbers(),
-        sh0=numbers(3),
-        shN=numbers(15, 3) * 0.1,
+        means=normal_values(3) + offset,
+        quats=normal_values(4),
+        scales=normal_values(3) - 4,
+        opacities=normal_values(),
+        sh0=normal_values(3),
+        shN=normal_values(15, 3) * 0.1,
     )
 
 
@@ -66,15 +66,15 @@ def test_each_version_is_packed_as_it_is_on_the_gpu(view: Any) -> None:
         scene = make_scene(count, float(count))
         view.update(scene)
         packing = packed(view, PackingForm(("exact", "harmonics"), count))
-        seen = unpacked(
+        page_scene = unpacked(
             packing.blocks["exact"],
             packing.blocks["harmonics"],
             count,
-            packing.facts.origin,
+            packing.version_facts.origin,
             15,
         )
-        torch.testing.assert_close(seen.means.float(), scene.means.cpu())
-        torch.testing.assert_close(seen.shN, scene.shN.cpu(), atol=2e-3, rtol=0)
+        torch.testing.assert_close(page_scene.means.float(), scene.means.cpu())
+        torch.testing.assert_close(page_scene.shN, scene.shN.cpu(), atol=2e-3, rtol=0)
         assert not view.wants.busy
         assert view.view.picture.is_empty, "nothing was drawn"
 
@@ -85,5 +85,7 @@ def test_the_most_important_ones_come_first(view: Any) -> None:
     scene.opacities[::20] = 4.0
     view.update(scene)
     packing = packed(view, PackingForm(("quick",), 1024))
-    seen = unpacked(packing.blocks["quick"], None, 1024, packing.facts.origin, 0)
-    assert (seen.opacities > 0.9).sum() > 500
+    page_scene = unpacked(
+        packing.blocks["quick"], None, 1024, packing.version_facts.origin, 0
+    )
+    assert (page_scene.opacities > 0.9).sum() > 500

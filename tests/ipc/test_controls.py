@@ -91,7 +91,11 @@ def test_declarations_and_settings_cross(pair: Pair) -> None:
     pair.until_read(stream)
     remote.set_control("time", 0.75)
     remote.set_control("save", clicks=2)
-    pair.until(lambda: len(received) == 2)
+
+    def has_both() -> bool:
+        return len(received) == 2
+
+    pair.until(has_both)
     assert [(m.control, m.value, m.clicks) for m in received] == [
         ("time", 0.75, 0),
         ("save", 0, 2),
@@ -99,9 +103,9 @@ def test_declarations_and_settings_cross(pair: Pair) -> None:
 
 
 def test_nearest_value_is_always_legal() -> None:
-    between = Control("steps", "number", 1, low=0.5, high=1.5)
-    assert between.nearest(0.5) == 1
-    assert between.nearest(1.5) == 1
+    steps_control = Control("steps", "number", 1, low=0.5, high=1.5)
+    assert steps_control.nearest(0.5) == 1
+    assert steps_control.nearest(1.5) == 1
     large = 1.7e308
     assert Control("far", "number", 0.0, step=1e308).nearest(large) == large
     assert Control("far", "number", 0, high=1e300).nearest(large) == MAX_WHOLE

@@ -20,19 +20,19 @@ from splatview_viewer.web import messages as m
 class HeldPass:
     """A pass, as far as it has come."""
 
-    begin: m.SceneBegin
+    header: m.SceneBegin
     blocks: dict[tuple[BlockPart, int], bytes] = field(default_factory=dict)
 
     def check_whole(self) -> None:
         """Check that each block of each part has come."""
-        begin = self.begin
+        header = self.header
         sizes: dict[BlockPart, int] = {}
-        for (part, _), data in self.blocks.items():
-            sizes[part] = sizes.get(part, 0) + len(data)
-        count = block_count(begin.count)
-        for part, size in sizes.items():
-            assert size == count * part_bytes(part, begin.sh_stored), begin
-        assert sum(sizes.values()) == begin.bytes
+        for (block_part, _), data in self.blocks.items():
+            sizes[block_part] = sizes.get(block_part, 0) + len(data)
+        count = block_count(header.count)
+        for block_part, size in sizes.items():
+            assert size == count * part_bytes(block_part, header.sh_stored), header
+        assert sum(sizes.values()) == header.bytes
 
 
 class PageScenes:
@@ -57,7 +57,7 @@ class PageScenes:
         """Messages about what is drawn."""
         self._coming: dict[int, HeldPass] = {}
         self._send = send
-        self._number = 0
+        self._message_number = 0
 
     def take(self, message: m.SceneMessage, data: bytes = b"") -> None:
         """Take a message, and what follows it."""
@@ -75,8 +75,8 @@ class PageScenes:
 
     def _take_blocks(self, message: m.Blocks, data: bytes) -> None:
         coming = self._coming[message.pane]
-        assert coming.begin.pass_number == message.pass_number
-        size = part_bytes(message.part, coming.begin.sh_stored)
+        assert coming.header.pass_number == message.pass_number
+        size = part_bytes(message.part, coming.header.sh_stored)
         assert len(data) == size * message.count
         self.bytes += len(data)
         for index in range(message.count):
@@ -86,7 +86,7 @@ class PageScenes:
 
     def _end(self, message: m.SceneEnd) -> None:
         coming = self._coming.pop(message.pane)
-        assert coming.begin.pass_number == message.pass_number
+        assert coming.header.pass_number == message.pass_number
         if not message.is_whole:
             self.dropped += 1
         else:
@@ -96,37 +96,43 @@ class PageScenes:
 
     def _show(self, pane: int, coming: HeldPass) -> None:
         """Draw a pass, or what it adds to the one that is drawn."""
-        begin = coming.begin
-        if not begin.refines:
+        header = coming.header
+        if not header.refines:
             self.drawn[pane] = coming
             return
         drawn = self.drawn[pane]
-        assert drawn.begin.version == begin.version
-        assert drawn.begin.count == begin.count
-        self.drawn[pane] = HeldPass(begin, {**drawn.blocks, **coming.blocks})
+        assert drawn.header.version == header.version
+        assert drawn.header.count == header.count
+        self.drawn[pane] = HeldPass(header, {**drawn.blocks, **coming.blocks})
 
-    def _answer(self, number: int, *, is_late: bool = False) -> None:
-        assert number == self._number + 1
-        self._number = number
+    def _answer(self, message_number: int, *, is_late: bool = False) -> None:
+        assert message_number == self._message_number + 1
+        self._message_number = message_number
         if self.answers and not is_late:
-            self._send(m.Taken(number))
+            self._send(m.Taken(message_number))
 
     def scene(self, pane: int) -> GaussianScene:
         """Return the Gaussians that are drawn in a pane."""
-        held = self.drawn[pane]
-        begin = held.begin
-        count = block_count(begin.count)
-        base: BlockPart = "exact" if begin.form == "exact" else "quick"
+        held_pass = self.drawn[pane]
+        header = held_pass.header
+        count = block_count(header.count)
+        base: BlockPart = "exact" if header.form == "exact" else "quick"
         harmonics = None
-        if begin.has_harmonics:
-            harmonics = _rows(held, "harmonics", count)
-        coefficients = begin.sh_stored if begin.has_harmonics else 0
+        if header.has_harmonics:
+            harmonics = _rows(held_pass, "harmonics", count)
+        coefficients = header.sh_stored if header.has_harmonics else 0
         return unpacked(
-            _rows(held, base, count), harmonics, begin.count, begin.origin, coefficients
+            _rows(held_pass, base, count),
+            harmonics,
+            header.count,
+            header.origin,
+            coefficients,
         )
 
 
-def _rows(held: HeldPass, part: BlockPart, count: int) -> np.ndarray:
+def _rows(held_pass: HeldPass, block_part: BlockPart, count: int) -> np.ndarray:
     """Return the blocks of a part, (blocks, bytes) uint8."""
-    blocks = [np.frombuffer(held.blocks[part, i], np.uint8) for i in range(count)]
+    blocks = [
+        np.frombuffer(held_pass.blocks[block_part, i], np.uint8) for i in range(count)
+    ]
     return np.stack(blocks)

@@ -43,7 +43,7 @@ def test_an_overwritten_version_is_never_packed(
     view.tick(2.2)
     assert done.wait(PATIENCE_S)
     blocks = packing.blocks["exact"]
-    seen = unpacked(blocks, None, count, packing.facts.origin, 0)
-    torch.testing.assert_close(seen.means.float(), cloud(seed=1)["means"])
+    page_scene = unpacked(blocks, None, count, packing.version_facts.origin, 0)
+    torch.testing.assert_close(page_scene.means.float(), cloud(seed=1)["means"])
     assert view.view.data.renderer.drawings == 0, "nothing was drawn"
     view.close()

@@ -41,22 +41,41 @@ class ScenePage(NamedTuple):
     @property
     def view(self) -> Any:
         """The view of its pane."""
-        shown = self.user.view
-        assert shown is not None
-        return shown.view
+        pane_view = self.user.view
+        assert pane_view is not None
+        return pane_view.view
 
     @property
     def handed(self) -> m.HandedScene:
         return self.page.scenes.handed[self.pane]
 
-    def place(self) -> HandedPlace:
+    def camera_place(self) -> HandedPlace:
         drawing = self.handed.drawing
         assert drawing is not None
         return drawing.place
 
+    def await_place(self, **expected: Any) -> None:
+        """Wait until the place that the page has is so."""
+
+        def is_there() -> bool:
+            place_fields = msgspec.structs.asdict(self.camera_place())
+            return place_fields.items() >= expected.items()
+
+        self.house.until(is_there)
+
+    def draws(self) -> bool:
+        """Return whether the page draws the pane by itself."""
+        return self.handed.drawing is not None
+
+    def gets_pictures(self) -> bool:
+        return self.page.waiting > 0
+
+    def has_viewer_picture(self) -> bool:
+        return not self.view.picture.is_empty
+
     def has_drawn(self) -> bool:
         drawn = self.page.scenes.drawn.get(self.pane)
-        return drawn is not None and drawn.begin.count == COUNT
+        return drawn is not None and drawn.header.count == COUNT
 
     def is_settled(self) -> bool:
         """Return whether nothing is left to draw or to send."""
@@ -83,30 +102,31 @@ def reader(tmp_path: Path) -> Iterator[ScenePage]:
 
 def test_page_draws_the_scene_and_moves_its_camera(reader: ScenePage) -> None:
     house, page, user = reader
-    seen = page.scenes.scene(reader.pane)
+    page_scene = page.scenes.scene(reader.pane)
     means = torch.from_numpy(truth(COUNT).means)
-    torch.testing.assert_close(seen.means.float(), means, atol=1e-4, rtol=0)
+    torch.testing.assert_close(page_scene.means.float(), means, atol=1e-4, rtol=0)
     # The page's hand.
-    start = reader.place()
+    start = reader.camera_place()
     sent_bytes = page.scenes.bytes
-    for number in (1, 2):
-        place = msgspec.structs.replace(start, distance=start.distance / 2**number)
-        page.send(ev.Placed(pane=reader.pane, number=number, place=place))
+    for move_number in (1, 2):
+        distance = start.distance / 2**move_number
+        moved_place = msgspec.structs.replace(start, distance=distance)
+        page.send(ev.Placed(pane=reader.pane, number=move_number, place=moved_place))
 
     def is_there() -> bool:
         drawing = reader.handed.drawing
         return drawing is not None and drawing.placed == 2
 
     house.until(is_there)
-    assert reader.place() == place
-    assert reader.view.state.place.orbit.distance == place.distance
+    assert reader.camera_place() == moved_place
+    assert reader.view.state.place.orbit.distance == moved_place.distance
     assert reader.view.state.place.by_hand
     # The viewer's own ways of moving it.
     user.history.undo()
-    house.until(lambda: reader.place().distance == start.distance)
+    reader.await_place(distance=start.distance)
     reader.view.rig.set_lens("fisheye", 80.0)
     user.mark()
-    house.until(lambda: reader.place().model == "fisheye")
+    reader.await_place(model="fisheye")
     assert page.scenes.bytes == sent_bytes
     assert page.waiting == 0
     assert reader.view.picture.is_empty, "nothing was drawn for it"
@@ -124,8 +144,12 @@ def test_what_is_chosen_is_marked_in_the_interface(reader: ScenePage) -> None:
         return int(np.count_nonzero(interface[rows, columns, 3]))
 
     initial = covered_pixels()
+
+    def is_marked() -> bool:
+        return covered_pixels() > initial + 1000
+
     reader.change(chosen=mask_of(np.ones(COUNT, bool)))
-    house.until(lambda: covered_pixels() > initial + 1000)
+    house.until(is_marked)
     assert reader.handed.drawing is not None
     assert page.waiting == 0
 
@@ -136,13 +160,13 @@ def test_hidden_gaussians_are_not_sent(reader: ScenePage) -> None:
     selection = replace(EVERYTHING, opacity=(0.5, 1.0))
 
     def shows(count: int) -> bool:
-        return page.scenes.drawn[reader.pane].begin.count == count
+        return page.scenes.drawn[reader.pane].header.count == count
 
     reader.change(selection=selection)
     house.until(partial(shows, int(opaque.sum())))
-    seen = page.scenes.scene(reader.pane)
+    page_scene = page.scenes.scene(reader.pane)
     expected = torch.from_numpy(truth(COUNT).means[opaque])
-    torch.testing.assert_close(seen.means.float(), expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(page_scene.means.float(), expected, atol=1e-4, rtol=0)
     reader.change(selection=replace(selection, opacity=(0.99999, 1.0)))
     house.until(partial(shows, 0))
     reader.change(selection=EVERYTHING)
@@ -154,32 +178,45 @@ def test_what_the_viewer_has_to_draw_comes_as_pictures(reader: ScenePage) -> Non
     house, page, _ = reader
     selection = reader.view.state.selection
     reader.change(selection=replace(selection, marked=(1, 2)))
-    house.until(lambda: page.waiting)
+    house.until(reader.gets_pictures)
     assert reader.handed.drawing is None
     assert "marked" in reader.handed.reason
     sent_bytes = page.scenes.bytes
     reader.change(selection=selection)
-    house.until(lambda: reader.handed.drawing is not None)
+    house.until(reader.draws)
     assert page.scenes.bytes == sent_bytes, "the page has kept it"
     page.send(m.Draws(on=False))
-    house.until(lambda: not reader.view.picture.is_empty)
+    house.until(reader.has_viewer_picture)
+
+    def gets_blocks() -> bool:
+        return page.scenes.bytes > sent_bytes
+
     page.send(m.Draws(on=True))
-    house.until(lambda: page.scenes.bytes > sent_bytes)
+    house.until(gets_blocks)
 
 
 def test_what_no_page_should_send_changes_nothing(reader: ScenePage) -> None:
     house, page, _ = reader
     start = reader.view.state.place.orbit
-    place = msgspec.structs.replace(reader.place(), distance=1e9, target=(1e12, 0, 0))
-    page.send(ev.Placed(pane=reader.pane + 99, number=1, place=place))
+    far_place = msgspec.structs.replace(
+        reader.camera_place(), distance=1e9, target=(1e12, 0, 0)
+    )
+
+    def draws_fewer() -> bool:
+        return page.scenes.drawn[reader.pane].header.count < COUNT
+
+    def is_far() -> bool:
+        return reader.view.state.place.orbit.distance == 1e9
+
+    page.send(ev.Placed(pane=reader.pane + 99, number=1, place=far_place))
     page.send(m.Taken(0xFFFFFFFF))
     page.send(m.Taken(0))
     page.send(m.Draws(on=True, max_gaussians=1))
-    house.until(lambda: page.scenes.drawn[reader.pane].begin.count < COUNT)
+    house.until(draws_fewer)
     assert reader.view.state.place.orbit == start
     # As far as a hand can go, the camera is still one.
-    page.send(ev.Placed(pane=reader.pane, number=2, place=place))
-    house.until(lambda: reader.view.state.place.orbit.distance == 1e9)
+    page.send(ev.Placed(pane=reader.pane, number=2, place=far_place))
+    house.until(is_far)
     camera = reader.view.rig.camera_of_scene(Rect(0, 0, 100, 100))
     assert np.isfinite(camera.viewmat).all()
 
@@ -187,12 +224,16 @@ def test_what_no_page_should_send_changes_nothing(reader: ScenePage) -> None:
 def test_a_page_that_comes_back_gets_all_anew(reader: ScenePage) -> None:
     house, page, user = reader
     handing = reader.view.data.handing
+
+    def has_left() -> bool:
+        return user not in house.app.users
+
     page.end()
-    house.until(lambda: user not in house.app.users)
+    house.until(has_left)
     assert handing.held_bytes == 0
     page = house.page(900, 520, id="page1")
     returned = ScenePage(house, page, user)
     assert house.users[page] is user
-    house.until(lambda: page.waiting)
+    house.until(returned.gets_pictures)
     page.send(m.Draws(on=True))
     house.until(returned.has_drawn)

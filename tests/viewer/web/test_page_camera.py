@@ -45,30 +45,32 @@ def make_steps(seed: int) -> list[dict[str, Any]]:
     dice = random.Random(seed)
     steps: list[dict[str, Any]] = []
 
-    def place() -> dict[str, float]:
+    def pointer() -> dict[str, float]:
         return {"x": dice.uniform(0, 700), "y": dice.uniform(0, 500)}
 
     for _ in range(25):
-        looks = dice.random() < 0.3
+        is_first_person = dice.random() < 0.3
         press = {
             "t": "press",
             "button": dice.choice(["left", "left", "right", "middle"]),
             "mods": dice.choice([0, 0, 1, 2]),
-            "looks": looks,
+            "looks": is_first_person,
         }
-        steps.append(press | place())
+        steps.append(press | pointer())
         for _ in range(4):
-            steps.append({"t": "move", "mods": 0, "looks": looks} | place())
-        steps.append({"t": "release", "button": "left", "mods": 0} | place())
-        turn = {"dx": dice.uniform(-9, 9), "dy": dice.uniform(-9, 9)}
-        steps.append({"t": "wheel", "mods": dice.choice([0, 0, 1])} | turn | place())
+            steps.append({"t": "move", "mods": 0, "looks": is_first_person} | pointer())
+        steps.append({"t": "release", "button": "left", "mods": 0} | pointer())
+        wheel_turn = {"dx": dice.uniform(-9, 9), "dy": dice.uniform(-9, 9)}
+        steps.append(
+            {"t": "wheel", "mods": dice.choice([0, 0, 1])} | wheel_turn | pointer()
+        )
         fingers = {
             "dx": dice.uniform(-30, 30),
             "dy": dice.uniform(-30, 30),
             "factor": dice.uniform(0.7, 1.4),
             "turn": dice.choice([0.0, dice.uniform(-0.5, 0.5)]),
         }
-        steps.append({"t": "pinch"} | fingers | place())
+        steps.append({"t": "pinch"} | fingers | pointer())
     now = 0.0
     for name in ("w", "d", "e", "c", "up", "q"):
         mods = dice.choice([0, 1, 4])
@@ -127,22 +129,23 @@ def test_page_and_viewer_see_the_same(chromium: Browser, model: CameraModel) -> 
     )
     orbit.look_along(np.array([0.3, 0.2, 1.0]))
     steps = make_steps(len(model))
-    place = msgspec.to_builtins(orbit.place)
+    orbit_place = msgspec.to_builtins(orbit.place)
     module = resources.files("splatview_viewer.web") / "page/splats/orbit.js"
     rect = {"x": RECT.x, "y": RECT.y, "width": RECT.width, "height": RECT.height}
     page = chromium.new_page()
-    seen = page.evaluate(SCRIPT, [module.read_text("utf-8"), steps, place, rect])
+    arguments = [module.read_text("utf-8"), steps, orbit_place, rect]
+    page_cameras = page.evaluate(SCRIPT, arguments)
     page.close()
-    for step, camera, other in zip(
-        steps, viewer_cameras(orbit, steps), seen, strict=True
+    for step, camera, page_camera in zip(
+        steps, viewer_cameras(orbit, steps), page_cameras, strict=True
     ):
         # Points before the camera, up to the edges of its picture.
         local = np.array([[-0.5, 0.4, 1], [0.5, -0.3, 2], [0, 0, 0.5]])
         points = (local - camera.viewmat[:3, 3]) @ camera.viewmat[:3, :3]
-        viewmat = np.array(other["viewmat"]).reshape(4, 4)
+        viewmat = np.array(page_camera["viewmat"]).reshape(4, 4)
         moved = points @ viewmat[:3, :3].T + viewmat[:3, 3]
         np.testing.assert_allclose(moved, local, atol=1e-6, err_msg=str(step))
         np.testing.assert_allclose(
-            np.array(other["K"]).reshape(3, 3), camera.K, rtol=1e-9
+            np.array(page_camera["K"]).reshape(3, 3), camera.K, rtol=1e-9
         )
         assert np.isfinite(project(camera, points)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,11 +40,14 @@ class DrawingPage:
         """Kinds of the page's messages."""
         tab.on("websocket", self._listen)
         tab.reload()
-        house.until(lambda: tab.evaluate("Boolean(window.splatview)"))
+        house.until(self._has_script)
+
+    def _has_script(self) -> bool:
+        return self.tab.evaluate("Boolean(window.splatview)")
 
     def _listen(self, socket: WebSocket) -> None:
-        socket.on("framereceived", lambda frame: self._note(self.received_kinds, frame))
-        socket.on("framesent", lambda frame: self._note(self.sent_kinds, frame))
+        socket.on("framereceived", partial(self._note, self.received_kinds))
+        socket.on("framesent", partial(self._note, self.sent_kinds))
 
     def _note(self, kinds: list[str], frame: str | bytes) -> None:
         if isinstance(frame, str):
@@ -73,8 +77,19 @@ class DrawingPage:
         panes = self.tab.evaluate("splatview.state().drawing?.panes ?? []")
         return panes[0] if panes else {"shown": False, "moving": False}
 
+    def is_shown(self) -> bool:
+        """Return whether the page draws the pane."""
+        return self.pane["shown"]
+
+    def is_moving(self) -> bool:
+        return self.pane["moving"]
+
+    def is_lossless(self) -> bool:
+        """Return whether the viewer's picture is shown, and exactly."""
+        return not self.is_shown() and self.tab.evaluate("splatview.state().lossless")
+
     def until_drawn(self) -> None:
-        self.house.until(lambda: self.pane["shown"])
+        self.house.until(self.is_shown)
 
     def until_camera_is_known(self) -> None:
         """Wait until the viewer has the page's camera, and the page shows all."""
@@ -127,7 +142,7 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     mouse.down()
     mouse.move(x + 60, y + 20)
     mouse.move(x + 90, y + 30)
-    drawing.house.until(lambda: drawing.pane["moving"])
+    drawing.house.until(drawing.is_moving)
     assert drawing.pane["place"]["rotation"] != first_place["rotation"]
     assert set(drawing.sent_kinds) <= {"ack"}
     mouse.up()
@@ -141,7 +156,7 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     drawing.until_sent("place")
     drawing.until_camera_is_known()
     drawing.tab.keyboard.down("d")
-    drawing.house.until(lambda: drawing.pane["moving"])
+    drawing.house.until(drawing.is_moving)
     drawing.tab.keyboard.up("d")
     drawing.until_sent("place", 2)
     drawing.until_camera_is_known()
@@ -156,8 +171,7 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     drawing.tab.click("#draws")
     drawing.tab.uncheck("#drawhere")
     drawing.tab.click("#draws")
-    drawing.house.until(lambda: not drawing.pane["shown"])
-    drawing.house.until(lambda: drawing.tab.evaluate("splatview.state().lossless"))
+    drawing.house.until(drawing.is_lossless)
     viewer_pixels = drawing.picture()
     assert np.ptp(viewer_pixels) > 100
     assert psnr(page_pixels, viewer_pixels, 255) >= 55

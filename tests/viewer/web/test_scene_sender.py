@@ -29,7 +29,7 @@ from splatview_viewer.web import messages as m
 from splatview_viewer.web.scene_sender import SceneSender
 
 PANE = 7
-PLACE = HandedPlace(
+CAMERA_PLACE = HandedPlace(
     rotation=(1.0, 0, 0, 0, 1, 0, 0, 0, 1),
     target=(0.0, 0, 0),
     distance=1.0,
@@ -39,7 +39,7 @@ PLACE = HandedPlace(
     near=0.01,
     far=1e10,
 )
-LOOK = HandedLook(
+PANE_LOOK = HandedLook(
     paint="color",
     mode="classic",
     sh_degree=None,
@@ -48,10 +48,10 @@ LOOK = HandedLook(
     background=(0.0, 0.0, 0.0),
 )
 DRAWING = HandedDrawing(
-    place=PLACE,
+    place=CAMERA_PLACE,
     camera=None,
     placed=0,
-    look=LOOK,
+    look=PANE_LOOK,
     navigates=True,
     looks_around=False,
     covered=(),
@@ -63,17 +63,17 @@ SLOW = 2e4
 def make_scene(count: int, degree: int = 0, seed: int = 0) -> GaussianScene:
     random = torch.Generator().manual_seed(seed)
 
-    def numbers(*shape: int) -> torch.Tensor:
+    def normal_values(*shape: int) -> torch.Tensor:
         return torch.randn(count, *shape, generator=random)
 
     coefficients = (degree + 1) ** 2 - 1
     return GaussianScene(
-        means=numbers(3),
-        quats=numbers(4),
-        scales=numbers(3) - 4,
-        opacities=numbers(),
-        sh0=numbers(3),
-        shN=numbers(coefficients, 3) * 0.1,
+        means=normal_values(3),
+        quats=normal_values(4),
+        scales=normal_values(3) - 4,
+        opacities=normal_values(),
+        sh0=normal_values(3),
+        shN=normal_values(coefficients, 3) * 0.1,
         sh_degree=degree,
     )
 
@@ -88,10 +88,12 @@ class TrainedScene:
 
     def show(self, scene: GaussianScene) -> None:
         self.scene = scene
-        facts = VersionFacts(0, len(scene), scene.sh_degree, False, (0.0, 0.0, 0.0))
-        self.versions.put(facts)
+        version_facts = VersionFacts(
+            0, len(scene), scene.sh_degree, False, (0.0, 0.0, 0.0)
+        )
+        self.versions.put(version_facts)
 
-    def turn(self) -> None:
+    def tick(self) -> None:
         """Do what the thread that draws does in each turn."""
         self.versions.start_requested(self._read)
 
@@ -124,12 +126,12 @@ class LinedPage:
         self.sender.note_taken(message.number, self.now)
 
     def hand(self, *handed: HandedOn) -> None:
-        panes = [HandedPane(PANE + index, each) for index, each in enumerate(handed)]
+        panes = [HandedPane(PANE + k, handed_on) for k, handed_on in enumerate(handed)]
         self.sender.put(panes)
 
-    def turn(self) -> bool:
+    def take_message(self) -> bool:
         """Take one message; return whether there was one."""
-        self.trainer.turn()
+        self.trainer.tick()
         messages = self.sender.next(self.now)
         for message in messages or ():
             self._take(message)
@@ -149,18 +151,30 @@ class LinedPage:
         else:
             self.page.take(message)
 
-    def until(self, condition: Callable[[], Any]) -> None:
+    def run_until(self, condition: Callable[[], Any]) -> None:
         for _ in polls("the page's scene", pauses=False):
             if condition():
                 return
-            if not self.turn():
+            if not self.take_message():
                 self._woken.wait(0.01)
                 self._woken.clear()
+
+    def await_bytes(self, count: int = 1) -> None:
+        """Go on until so many bytes of blocks have come."""
+
+        def has_come() -> bool:
+            return self.page.bytes >= count
+
+        self.run_until(has_come)
+
+    def draws(self) -> bool:
+        """Return whether the pane is drawn."""
+        return PANE in self.page.drawn
 
     def shows(self, pane: int, count: int) -> bool:
         """Return whether so many Gaussians are drawn in a pane."""
         drawn = self.page.drawn.get(pane)
-        return drawn is not None and drawn.begin.count == count
+        return drawn is not None and drawn.header.count == count
 
     def settle(self) -> None:
         """Go on until the page has all of the newest version, exactly."""
@@ -170,13 +184,15 @@ class LinedPage:
             newest = self.trainer.versions.newest
             if drawn is None or newest is None:
                 return False
-            begin = drawn.begin
-            if begin.version != newest.version_number or begin.count < newest.gaussians:
+            header = drawn.header
+            if header.version != newest.version_number:
                 return False
-            is_exact = begin.form == "exact" or not newest.gaussians
-            return is_exact and (begin.has_harmonics or not newest.coefficients)
+            if header.count < newest.gaussians:
+                return False
+            is_exact = header.form == "exact" or not newest.gaussians
+            return is_exact and (header.has_harmonics or not newest.coefficients)
 
-        self.until(has_all)
+        self.run_until(has_all)
 
 
 @pytest.fixture
@@ -191,12 +207,13 @@ def test_a_quick_line_brings_the_whole_scene_at_once(trainer: TrainedScene) -> N
     trainer.show(scene)
     reader = LinedPage(trainer)
     reader.settle()
-    (begin,) = reader.page.passes
-    assert (begin.form, begin.has_harmonics, begin.count) == ("exact", True, len(scene))
-    seen = reader.page.scene(PANE)
-    torch.testing.assert_close(seen.means.float(), scene.means)
-    torch.testing.assert_close(seen.shN, scene.shN, atol=2e-3, rtol=0)
-    assert not reader.turn(), "there is nothing more to send"
+    (header,) = reader.page.passes
+    assert (header.form, header.has_harmonics) == ("exact", True)
+    assert header.count == len(scene)
+    page_scene = reader.page.scene(PANE)
+    torch.testing.assert_close(page_scene.means.float(), scene.means)
+    torch.testing.assert_close(page_scene.shN, scene.shN, atol=2e-3, rtol=0)
+    assert not reader.take_message(), "there is nothing more to send"
 
 
 def test_a_slow_line_gets_the_most_important_first_then_all(
@@ -206,9 +223,9 @@ def test_a_slow_line_gets_the_most_important_first_then_all(
     trainer.show(scene)
     reader = LinedPage(trainer, SLOW)
     reader.settle()
-    first, *others = reader.page.passes
+    first, *later_passes = reader.page.passes
     assert first.count < first.total == len(scene)
-    assert [(b.form, b.refines, b.count) for b in others] == [
+    assert [(b.form, b.refines, b.count) for b in later_passes] == [
         ("quick", False, len(scene)),
         ("exact", True, len(scene)),
     ]
@@ -229,22 +246,22 @@ def test_what_is_seen_large_and_opaque_comes_first(trainer: TrainedScene) -> Non
     trainer.show(scene)
     reader = LinedPage(trainer)
     reader.sender.begin(BLOCK)
-    reader.until(lambda: PANE in reader.page.drawn)
-    seen = reader.page.scene(PANE)
-    assert len(seen) == BLOCK
-    has_high_opacity = seen.opacities > 0.8
+    reader.run_until(reader.draws)
+    page_scene = reader.page.scene(PANE)
+    assert len(page_scene) == BLOCK
+    has_high_opacity = page_scene.opacities > 0.8
     assert has_high_opacity.sum() == len(important) - len(unseen), "those in view"
 
 
 def test_versions_never_mix_while_training_goes_on(trainer: TrainedScene) -> None:
     """Each Gaussian of a version has the version's number as its place."""
     reader = LinedPage(trainer, 1e6)
-    for number in range(1, 60):
-        scene = make_scene(BLOCK * (1 + number % 5))
-        scene.means[:] = float(number)
+    for version in range(1, 60):
+        scene = make_scene(BLOCK * (1 + version % 5))
+        scene.means[:] = float(version)
         trainer.show(scene)
         for _ in range(9):
-            reader.turn()
+            reader.take_message()
         if PANE in reader.page.drawn:
             means = reader.page.scene(PANE).means
             assert (means == means[:1]).all()
@@ -258,7 +275,7 @@ def test_a_scene_that_shrinks_to_nothing_and_grows(trainer: TrainedScene) -> Non
     for count in (5000, 0, 30_000, 1, 0, 3000):
         trainer.show(make_scene(count))
         reader.settle()
-        assert reader.page.drawn[PANE].begin.count == count
+        assert reader.page.drawn[PANE].header.count == count
 
 
 def test_a_page_that_takes_nothing_is_sent_a_bounded_part(
@@ -267,10 +284,10 @@ def test_a_page_that_takes_nothing_is_sent_a_bounded_part(
     trainer.show(make_scene(60 * BLOCK, degree=3))
     reader = LinedPage(trainer)
     reader.page.answers = False
-    reader.until(lambda: reader.page.bytes > 300_000)
-    for number in range(20):
-        trainer.show(make_scene(BLOCK * number))
-        reader.turn()
+    reader.await_bytes(300_001)
+    for block_count in range(20):
+        trainer.show(make_scene(BLOCK * block_count))
+        reader.take_message()
     assert reader.page.bytes < 1_000_000
     assert len(reader.page.passes) == 1
 
@@ -279,12 +296,12 @@ def test_readers_of_other_paces_share_a_packing(trainer: TrainedScene) -> None:
     trainer.show(make_scene(80 * BLOCK))
     quick, slow, slower = (LinedPage(trainer, rate) for rate in (1e9, SLOW, SLOW / 2))
 
-    def have_begun() -> bool:
-        slow.turn()
-        slower.turn()
+    def slow_pages_draw() -> bool:
+        slow.take_message()
+        slower.take_message()
         return bool(slow.page.drawn) and bool(slower.page.drawn)
 
-    quick.until(have_begun)
+    quick.run_until(slow_pages_draw)
     assert trainer.readings <= 3
 
 
@@ -292,8 +309,12 @@ def test_a_reader_that_begins_anew_gets_all_again(trainer: TrainedScene) -> None
     trainer.show(make_scene(3000))
     reader = LinedPage(trainer)
     reader.settle()
+
+    def begins_again() -> bool:
+        return len(reader.page.passes) == 2
+
     reader.sender.begin(6_000_000)
-    reader.until(lambda: len(reader.page.passes) == 2)
+    reader.run_until(begins_again)
     reader.settle()
     reader.sender.end()
     assert trainer.versions.held_bytes == 0
@@ -302,11 +323,11 @@ def test_a_reader_that_begins_anew_gets_all_again(trainer: TrainedScene) -> None
 def test_another_scene_in_the_pane_ends_the_pass(trainer: TrainedScene) -> None:
     trainer.show(make_scene(100 * BLOCK))
     reader = LinedPage(trainer, SLOW)
-    reader.until(lambda: reader.page.bytes > 0)
-    other = TrainedScene()
-    other.show(make_scene(100))
-    reader.trainer = other
-    reader.hand(HandedOn(DRAWING, other.versions))
+    reader.await_bytes()
+    next_trainer = TrainedScene()
+    next_trainer.show(make_scene(100))
+    reader.trainer = next_trainer
+    reader.hand(HandedOn(DRAWING, next_trainer.versions))
     reader.settle()
     assert reader.page.dropped == 1
     assert len(reader.page.scene(PANE)) == 100
@@ -316,9 +337,9 @@ def test_another_scene_in_the_pane_ends_the_pass(trainer: TrainedScene) -> None:
 def test_a_pane_that_is_drawn_again_here_gets_nothing(trainer: TrainedScene) -> None:
     trainer.show(make_scene(100 * BLOCK))
     reader = LinedPage(trainer, SLOW)
-    reader.until(lambda: reader.page.bytes > 0)
+    reader.await_bytes()
     reader.hand(HandedOn(reason="A photograph is compared."))
-    while reader.turn():
+    while reader.take_message():
         pass
     assert reader.page.handed[PANE].reason == "A photograph is compared."
     assert reader.page.handed[PANE].drawing is None
@@ -338,22 +359,22 @@ def test_a_pass_that_is_not_drawn_yet_holds_its_own_pane_back_alone(
     counts = [BLOCK + k for k in range(5)]
     for count in counts:
         trainer.show(make_scene(count))
-        page.until(partial(page.shows, PANE + 1, count))
-    assert [begin.pane for begin in page.page.passes].count(PANE) == 1
+        page.run_until(partial(page.shows, PANE + 1, count))
+    assert [header.pane for header in page.page.passes].count(PANE) == 1
 
 
 def test_versions_are_awaited_between_passes_alone(trainer: TrainedScene) -> None:
     trainer.show(make_scene(100 * BLOCK))
     page = LinedPage(trainer, SLOW)
     assert trainer.versions.is_awaited
-    page.until(lambda: page.page.bytes > 0)
+    page.await_bytes()
     assert not trainer.versions.is_awaited
-    other = LinedPage(trainer)
-    other.settle()
+    second_page = LinedPage(trainer)
+    second_page.settle()
     assert trainer.versions.is_awaited
-    other.sender.end()
+    second_page.sender.end()
     assert not trainer.versions.is_awaited
-    page.until(lambda: page.page.drawn)
+    page.run_until(page.draws)
     assert trainer.versions.is_awaited
 
 
@@ -362,11 +383,11 @@ def test_a_moved_camera_is_one_small_message(trainer: TrainedScene) -> None:
     reader = LinedPage(trainer)
     reader.settle()
     sent_bytes = reader.page.bytes
-    for number in range(1, 6):
-        drawing = msgspec.structs.replace(DRAWING, placed=number)
+    for move_count in range(1, 6):
+        drawing = msgspec.structs.replace(DRAWING, placed=move_count)
         reader.hand(HandedOn(drawing, trainer.versions))
         reader.hand(HandedOn(drawing, trainer.versions))
-        while reader.turn():
+        while reader.take_message():
             pass
     assert reader.page.bytes == sent_bytes
     assert reader.page.moves == 6
