@@ -31,7 +31,6 @@ QUICK = [
     "image",
     "memory",
     "notebook",
-    "render_deformation",
     "render_nerfview",
     "render_triangles",
     "scalars",

@@ -75,6 +75,7 @@ def test_pictures_are_those_of_gsplat(splats: PageSplats, data_dir: Path) -> Non
         assert psnr(got[..., 3], reference.alpha) >= 60, name
 
 
+@pytest.mark.soak
 def test_paints_and_cameras_are_those_of_the_viewer(
     splats: PageSplats, ctx: moderngl.Context
 ) -> None:
