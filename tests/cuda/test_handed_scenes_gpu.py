@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from support.unpacked_blocks import unpacked
 from support.view_cases import scene_view
 from support.wait import PATIENCE_S
 
-from splatview_viewer.blocks.unpacking import unpacked
 from splatview_viewer.blocks.versions import Packing, PackingForm
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer

@@ -13,7 +13,7 @@ from PIL import Image
 
 from splatview_viewer.blocks.layout import BlockPart
 from splatview_viewer.blocks.packing import BlockedScene
-from splatview_viewer.blocks.unpacking import unpacked
+from support.unpacked_blocks import unpacked
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route

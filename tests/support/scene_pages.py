@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
-from splatview_viewer.blocks.unpacking import unpacked
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
+from support.unpacked_blocks import unpacked
 
 
 @dataclass

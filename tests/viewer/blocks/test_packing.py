@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.unpacked_blocks import unpacked
 
 from splatview_viewer.blocks.layout import BLOCK, BlockPart, part_bytes
 from splatview_viewer.blocks.packing import BlockedScene
-from splatview_viewer.blocks.unpacking import unpacked
 from splatview_viewer.scene.scene import GaussianScene, empty_scene
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from support.frames import cloud
 from support.gpu_stand_ins import Reader, scene_on_gpu, stand_in_for_cuda
+from support.unpacked_blocks import unpacked
 from support.view_cases import RECT, scene_view
 from support.wait import PATIENCE_S
 
-from splatview_viewer.blocks.unpacking import unpacked
 from splatview_viewer.blocks.versions import PackingForm
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

@@ -17,6 +17,7 @@ from splatview_viewer.blocks.layout import (
     QUICK,
     harmonics_rows,
 )
+from splatview_viewer.formats.common import quats_from_smallest_three
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
@@ -95,19 +96,14 @@ def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:
 
 
 def _from_smallest_three(shares: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """Return quaternions (blocks, BLOCK, 4).
+    """Return quaternions (blocks * BLOCK, 4).
 
     Args:
         shares: (blocks, BLOCK, 3), from 0 to 1, of the range of the smallest parts.
         largest: (blocks, BLOCK, 1), index of the largest part.
     """
-    components = (shares - 0.5) * math.sqrt(2)
-    quats = np.empty((*shares.shape[:2], 4))
-    component_indices = np.arange(3) + (np.arange(3) >= largest)
-    np.put_along_axis(quats, component_indices, components, axis=2)
-    last = np.sqrt(np.maximum(1 - (components**2).sum(2, keepdims=True), 0))
-    np.put_along_axis(quats, largest.astype(np.int64), last, axis=2)
-    return quats
+    components = (shares.reshape(-1, 3) - 0.5) * math.sqrt(2)
+    return quats_from_smallest_three(largest.reshape(-1), components)
 
 
 def _harmonics_of(harmonics: np.ndarray, coefficients: int) -> np.ndarray:
