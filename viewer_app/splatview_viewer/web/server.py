@@ -9,6 +9,7 @@ the thread that draws takes with `arrivals`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import logging
 import re
@@ -419,6 +420,7 @@ class _Full(asyncio.Protocol):
         transport.abort()
 
 
+@functools.cache
 def _assets() -> dict[str, _Asset]:
     """Return each file of the page, by its path."""
     assets: dict[str, _Asset] = {}
