@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from splatview_viewer.blocks.versions import VersionFacts
 from splatview_viewer.web.scene_pace import ScenePace
 from splatview_viewer.web.scene_plan import (
     LEAST_SHARE,
     PassForm,
-    PlanFacts,
     ScenePass,
     ScenePlan,
     pass_bytes,
@@ -14,10 +14,16 @@ from splatview_viewer.web.scene_plan import (
 
 MBIT_20 = 2.5e6
 """Bytes a second."""
-MILLION = PlanFacts(1, 1_000_000, 15)
 
 
-def seconds(sent: ScenePass | None, facts: PlanFacts, rate: float) -> float:
+def version(number: int, gaussians: int, sh_degree: int = 3) -> VersionFacts:
+    return VersionFacts(number, gaussians, sh_degree, False, (0.0, 0.0, 0.0))
+
+
+MILLION = version(1, 1_000_000)
+
+
+def seconds(sent: ScenePass | None, facts: VersionFacts, rate: float) -> float:
     assert sent is not None
     return pass_bytes(sent.form, facts.coefficients) / rate
 
@@ -49,7 +55,7 @@ def test_the_newest_version_is_at_most_three_seconds_old() -> None:
     plan = ScenePlan()
     plan.next_pass(MILLION, MBIT_20)
     for number in range(2, 20):
-        newest = PlanFacts(number, 1_000_000, 15)
+        newest = version(number, 1_000_000)
         sent = plan.next_pass(newest, MBIT_20)
         assert sent is not None
         assert sent.version_number == number
@@ -78,7 +84,7 @@ def test_a_hopeless_line_still_gets_a_part() -> None:
 
 def test_more_than_the_page_holds_is_the_most_important_part() -> None:
     plan = ScenePlan(most_gaussians=2_000_000)
-    huge = PlanFacts(1, 20_000_000, 15)
+    huge = version(1, 20_000_000)
     first = plan.next_pass(huge, 1e10)
     assert first is not None
     assert first.form == PassForm(2_000_000, True, True)
@@ -88,7 +94,7 @@ def test_more_than_the_page_holds_is_the_most_important_part() -> None:
 def test_a_scene_that_shrinks_to_nothing_and_grows_again() -> None:
     plan = ScenePlan()
     for number, gaussians in enumerate([20_000_000, 0, 20_000_000, 1, 5000], 1):
-        sent = plan.next_pass(PlanFacts(number, gaussians, 0), MBIT_20)
+        sent = plan.next_pass(version(number, gaussians, 0), MBIT_20)
         assert sent is not None
         assert sent.version_number == number
         assert not sent.refines

@@ -9,7 +9,7 @@ from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.versions import PackingForm
 from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.web.messages import Blocks, HandedScene, SceneBegin, SceneEnd
-from splatview_viewer.web.scene_plan import PlanFacts, ScenePass, ScenePlan
+from splatview_viewer.web.scene_plan import ScenePass, ScenePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -197,14 +197,7 @@ class PaneScene:
         version_facts = versions.newest
         if version_facts is None or version_facts.version_number == self._failed_number:
             return None
-        plan = self._plan.next_pass(
-            PlanFacts(
-                version_facts.version_number,
-                version_facts.gaussians,
-                version_facts.coefficients,
-            ),
-            rate,
-        )
+        plan = self._plan.next_pass(version_facts, rate)
         if plan is None:
             return None
         if not version_facts.gaussians:

@@ -11,9 +11,12 @@ harmonics.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from splatview_viewer.blocks.layout import BLOCK, block_count, part_bytes
+
+if TYPE_CHECKING:
+    from splatview_viewer.blocks.versions import VersionFacts
 from splatview_viewer.blocks.versions import MOST_GAUSSIANS
 
 FIRST_S = 0.6
@@ -22,16 +25,6 @@ PASS_S = 2.0
 """Seconds of a pass while a training goes on."""
 LEAST_SHARE = 1 / 16
 """Of a scene that a pass has at smallest, however slow the line is."""
-
-
-class PlanFacts(NamedTuple):
-    """The newest version of a scene, as far as a plan needs to know it."""
-
-    version_number: int
-    """Counts versions, and other scenes in the same pane."""
-    gaussians: int
-    coefficients: int
-    """Beyond degree 0, for each Gaussian, as far as they are in use."""
 
 
 class PassForm(NamedTuple):
@@ -82,7 +75,7 @@ class ScenePlan:
         """Note that the last pass was not sent, or not as a whole."""
         self._last = self._previous
 
-    def next_pass(self, newest: PlanFacts, rate: float) -> ScenePass | None:
+    def next_pass(self, newest: VersionFacts, rate: float) -> ScenePass | None:
         """Return what to send next; None while the page has all.
 
         It counts as sent.
@@ -111,31 +104,31 @@ class ScenePlan:
         """Return how many Gaussians of a scene the page can hold."""
         return min(gaussians, self._most_gaussians)
 
-    def _form_of(self, plan_facts: PlanFacts, budget: float) -> PassForm:
+    def _form_of(self, version: VersionFacts, budget: float) -> PassForm:
         """Return the best form of so many bytes."""
-        count = self.holdable(plan_facts.gaussians)
-        for form in _forms(count, plan_facts.coefficients):
-            if pass_bytes(form, plan_facts.coefficients) <= budget:
+        count = self.holdable(version.gaussians)
+        for form in _forms(count, version.coefficients):
+            if pass_bytes(form, version.coefficients) <= budget:
                 return form
-        block_bytes = part_bytes("quick", plan_facts.coefficients)
+        block_bytes = part_bytes("quick", version.coefficients)
         fitting = int(budget // block_bytes) * BLOCK
         smallest = block_count(math.ceil(count * LEAST_SHARE)) * BLOCK
         return PassForm(min(max(fitting, smallest), count))
 
-    def _refined(self, last: ScenePass, plan_facts: PlanFacts) -> ScenePass | None:
+    def _refined(self, last: ScenePass, version: VersionFacts) -> ScenePass | None:
         """Return the next step of a version that stays; None if the page has all."""
         form = last.form
-        count = self.holdable(plan_facts.gaussians)
+        count = self.holdable(version.gaussians)
         if form.gaussians < count:
-            return ScenePass(plan_facts.version_number, PassForm(count))
-        has_all = form.has_harmonics or not plan_facts.coefficients
+            return ScenePass(version.version_number, PassForm(count))
+        has_all = form.has_harmonics or not version.coefficients
         if not form.is_exact:
             better = form._replace(is_exact=True)
         elif not has_all:
             better = form._replace(has_harmonics=True)
         else:
             return None
-        return ScenePass(plan_facts.version_number, better, refines=True)
+        return ScenePass(version.version_number, better, refines=True)
 
 
 def _forms(gaussians: int, coefficients: int) -> list[PassForm]:
