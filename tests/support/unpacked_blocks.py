@@ -86,7 +86,9 @@ def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:
     """Return means, quaternions, logs of scales, opacities and sh0 of exact blocks."""
     means = np.ascontiguousarray(packed_words[..., :3]).view("<f4")
     halves = np.ascontiguousarray(packed_words[..., 3:7]).view("<f2").astype(np.float64)
-    opacities, sh0, log_scales = halves[..., :1], halves[..., 1:4], halves[..., 4:7]
+    opacities = halves[..., :1]
+    sh0 = halves[..., 1:4]
+    log_scales = halves[..., 4:7]
     packed = packed_words[..., 7:]
     parts = np.concatenate(
         [packed & 0x3FF, packed >> 10 & 0x3FF, packed >> 20 & 0x3FF], 2

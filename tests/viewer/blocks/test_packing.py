@@ -168,7 +168,8 @@ def test_a_gpu_packs_the_same_bytes() -> None:
         name: getattr(scene, name).cuda()
         for name in ("means", "quats", "scales", "opacities", "sh0", "shN")
     }
-    on_gpu, on_cpu = GaussianScene(**tensors), scene
+    on_gpu = GaussianScene(**tensors)
+    on_cpu = scene
     for block_part in ("quick", "exact", "harmonics"):
         packed = BlockedScene.of(on_gpu).pack(block_part).cpu().numpy()
         expected = BlockedScene.of(on_cpu).pack(block_part).numpy()

@@ -324,7 +324,12 @@ def test_program_ends_quietly_while_a_query_runs() -> None:
         "from splatview_viewer.snapshot.query import Database\n"
         "db, runs = Database(two_devices()), threading.Event()\n"
         "endless = 'SELECT count(*) FROM range(1000000000000)'\n"
-        "JobQueue('query').submit(lambda _: db.run(endless, cancelled=runs.set))\n"
+        "def is_cancelled(job):\n"
+        "    runs.set()\n"
+        "    return job.cancelled\n"
+        "def query(job):\n"
+        "    return db.run(endless, cancelled=lambda: is_cancelled(job))\n"
+        "JobQueue('query').submit(query)\n"
         "runs.wait()\n"
     )
     done = subprocess.run(

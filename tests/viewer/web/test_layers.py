@@ -20,6 +20,7 @@ from splatview_viewer.core.screen import Caption, Pane, Rect, read_pixels
 from splatview_viewer.web import sender
 from splatview_viewer.web.address import local_url
 from splatview_viewer.web.browser import BrowserScreen
+from splatview_viewer.web.pacing import RESTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,8 +157,14 @@ def test_use_of_the_panel_draws_no_pictures(house: House) -> None:
 
 def test_interface_follows_pictures_slowly_beside_a_training(house: House) -> None:
     page = house.page(1200, 800)
-    house.final_picture(page)
     user = house.users[page]
+
+    def rests() -> bool:
+        newest = house.newest(page)
+        has_rested = newest is not None and newest.quality >= RESTING.quality
+        return has_rested and not user.waiting
+
+    house.until(rests)
     account = house.app.governor.account
     schedule = user.schedule
     now = user.pace.next_interface

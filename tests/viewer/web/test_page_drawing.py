@@ -107,7 +107,8 @@ class DrawingPage:
         """Return the pane as the user sees it, without the page's own corner."""
         rect = self.user.layout.active.rect
         pixels = screenshot(self.tab)
-        right, bottom = rect.x + rect.width, rect.y + rect.height
+        right = rect.x + rect.width
+        bottom = rect.y + rect.height
         return pixels[rect.y : bottom - 40, rect.x : right].astype(float)
 
 
@@ -135,7 +136,8 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
 ) -> None:
     mouse = drawing.tab.mouse
     rect = drawing.user.layout.active.rect
-    x, y = rect.x + rect.width // 2, rect.y + rect.height // 2
+    x = rect.x + rect.width // 2
+    y = rect.y + rect.height // 2
     mouse.move(x, y)
     first_place = drawing.pane["place"]
     drawing.forget()
