@@ -239,9 +239,18 @@ class Helper:
                     self._report(error)
                     due = now + _AFTER_FAULT_S
                     time.sleep(_REST_S)
+            self._announce_last()
         finally:
             self._release()
             self._has_ended.set()
+
+    def _announce_last(self) -> None:
+        """Tell viewers of what was published since the last turn."""
+        self._viewers.announcer.announce_soon()
+        try:
+            self._viewers.announce(self.clock())
+        except Exception as error:
+            self._report(error)
 
     def _milliseconds_until(self, due: float | None) -> int | None:
         if due is None:
