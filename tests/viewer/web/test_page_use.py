@@ -104,6 +104,9 @@ class Stage:
                 ]
 
             self.wait_for(boxes)
+            # A menu takes its place in the drawings after its first one.
+            self.rest()
+            self.wait_for(boxes)
             box = boxes()[0]
         return (box.left + box.right) / 2, (box.top + box.bottom) / 2
 
