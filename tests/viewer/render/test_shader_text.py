@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.render.gl.shader_text import ES, GL, SHADERS, shader_text
 from splatview_viewer.render.paints import PAINTS
-from splatview_viewer.web.page_splats import shaders_module
+from splatview_viewer.splat_page.page_splats import shaders_module
 
 if TYPE_CHECKING:
     import moderngl

@@ -130,7 +130,7 @@ def test_page_and_viewer_see_the_same(chromium: Browser, model: CameraModel) -> 
     orbit.look_along(np.array([0.3, 0.2, 1.0]))
     steps = make_steps(len(model))
     orbit_place = msgspec.to_builtins(orbit.place)
-    module = resources.files("splatview_viewer.web") / "page/splats/orbit.js"
+    module = resources.files("splatview_viewer.splat_page") / "splats/orbit.js"
     rect = {"x": RECT.x, "y": RECT.y, "width": RECT.width, "height": RECT.height}
     page = chromium.new_page()
     arguments = [module.read_text("utf-8"), steps, orbit_place, rect]

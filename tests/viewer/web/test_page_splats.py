@@ -28,8 +28,8 @@ from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import color_maps, flags
 from splatview_viewer.scene.scene import empty_scene
-from splatview_viewer.web.page_scripts import script_to_serve
-from splatview_viewer.web.page_splats import splat_scripts
+from splatview_viewer.splat_page.page_scripts import script_to_serve
+from splatview_viewer.splat_page.page_splats import splat_scripts
 
 if TYPE_CHECKING:
     from pathlib import Path

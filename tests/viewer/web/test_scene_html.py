@@ -16,8 +16,8 @@ from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.geometry.orbit import Orbit
 from splatview_viewer.geometry.path import CameraPath, Keyframe
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.web.one_script import one_script
-from splatview_viewer.web.scene_html import scene_html
+from splatview_viewer.splat_page.one_script import one_script
+from splatview_viewer.splat_page.scene_html import scene_html
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from splatview_viewer.formats.writers import (
     writer_of,
 )
 from splatview_viewer.geometry.orbit import Orbit
-from splatview_viewer.web.scene_html import scene_html
+from splatview_viewer.splat_page.scene_html import scene_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

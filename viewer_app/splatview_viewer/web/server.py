@@ -25,6 +25,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from splatview_ipc.control.limits import VERSION
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.splat_page.page_scripts import script_to_serve
+from splatview_viewer.splat_page.page_splats import splat_scripts
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.address import (
     SUBPROTOCOL,
@@ -35,8 +37,6 @@ from splatview_viewer.web.address import (
 )
 from splatview_viewer.web.connection import Closing, PageConnection
 from splatview_viewer.web.files import MAX_FILE, Files
-from splatview_viewer.web.page_scripts import script_to_serve
-from splatview_viewer.web.page_splats import splat_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -424,10 +424,11 @@ class _Full(asyncio.Protocol):
 def _assets() -> dict[str, _Asset]:
     """Return each file of the page, by its path."""
     assets: dict[str, _Asset] = {}
-    for file in (resources.files("splatview_viewer.web") / "page").iterdir():
-        if file.is_file():
-            suffix = file.name.rpartition(".")[2]
-            assets[f"/{file.name}"] = _text_asset(file.read_text("utf-8"), suffix)
+    own_files = resources.files("splatview_viewer.web") / "page"
+    shared_files = resources.files("splatview_viewer.splat_page") / "shared"
+    for file in [*own_files.iterdir(), *shared_files.iterdir()]:
+        suffix = file.name.rpartition(".")[2]
+        assets[f"/{file.name}"] = _text_asset(file.read_text("utf-8"), suffix)
     for name, text in splat_scripts().items():
         assets[f"/splats/{name}"] = _text_asset(text, "js")
     fonts = resources.files("imgui_bundle") / "assets" / "fonts"

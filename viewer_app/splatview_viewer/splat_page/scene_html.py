@@ -22,10 +22,10 @@ from splatview_viewer.blocks.packing import BlockedScene
 from splatview_viewer.formats.common import silent
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view
-from splatview_viewer.web.one_script import one_script
-from splatview_viewer.web.page_scripts import script_to_serve
-from splatview_viewer.web.page_splats import splat_scripts
-from splatview_viewer.web.scene_pieces import pieces_of, text_of
+from splatview_viewer.splat_page.one_script import one_script
+from splatview_viewer.splat_page.page_scripts import script_to_serve
+from splatview_viewer.splat_page.page_splats import splat_scripts
+from splatview_viewer.splat_page.scene_pieces import pieces_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.orbit import OrbitPlace
     from splatview_viewer.geometry.path import CameraPath
     from splatview_viewer.scene.scene import GaussianScene
-    from splatview_viewer.web.scene_pieces import CompressedBlocks
+    from splatview_viewer.splat_page.scene_pieces import CompressedBlocks
 
 _PLACES_PER_S = 30
 """Places of a camera path that are written for each second; the page goes on between."""
@@ -145,19 +145,19 @@ def _page(
     title: str, count: str, values: dict[str, Any], pieces: Sequence[CompressedBlocks]
 ) -> bytes:
     """Return the page of a scene that is packed."""
-    page = resources.files("splatview_viewer.web") / "page"
-    own_files = resources.files("splatview_viewer.web") / "scene_page"
+    shared = resources.files("splatview_viewer.splat_page") / "shared"
+    own_files = resources.files("splatview_viewer.splat_page") / "scene_page"
     scripts = splat_scripts()
     sorter = scripts.pop("sort_worker.js")
     modules = scripts | {
         "sorter.js": f"export const SORTER = {_json(sorter)};",
-        "touch.js": (page / "touch.js").read_text("utf-8"),
+        "touch.js": (shared / "touch.js").read_text("utf-8"),
     }
     for name in ("page.js", "tour.js", "unpack.js"):
         modules[name] = (own_files / name).read_text("utf-8")
     script = script_to_serve(one_script(modules, "page.js"))
     style = (own_files / "page.css").read_text("utf-8")
-    icon = (page / "favicon.svg").read_bytes()
+    icon = (shared / "favicon.svg").read_bytes()
     texts = [
         f'  <script type="text/plain">{compressed.text}</script>'
         for compressed in pieces

@@ -1,4 +1,4 @@
-// Unpacks the pieces of a scene that the file holds as text: what web/scene_pieces.py makes.
+// Unpacks the pieces of a scene that the file holds as text: what splat_page/scene_pieces.py makes.
 
 const BLOCK = 1024, HEADER_BYTES = 96, QUICK_BYTES = 16; // of `blocks.layout`: a block's Gaussians, bytes of each
 

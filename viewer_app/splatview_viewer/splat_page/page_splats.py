@@ -1,6 +1,6 @@
 """The scripts by which a page draws Gaussians on the reader's GPU.
 
-They are the files of page/splats/ and one more, shaders.js, that is made here: the
+They are the files of splats/ and one more, shaders.js, that is made here: the
 OpenGL renderer's shaders, and the numbers that it gives them.
 """
 
@@ -41,7 +41,7 @@ _FILES = (
 
 def splat_scripts() -> dict[str, str]:
     """Return the texts of all modules by their names, such as "draw.js"."""
-    folder = resources.files("splatview_viewer.web") / "page" / "splats"
+    folder = resources.files("splatview_viewer.splat_page") / "splats"
     scripts = {"shaders.js": shaders_module()}
     for file in folder.iterdir():
         if file.name.endswith(".js"):
