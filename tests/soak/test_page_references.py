@@ -21,7 +21,7 @@ VIEWS = ("0", "0_aa", "1", "2")
 DECIBELS: dict[tuple[str, BlockPart], int] = {
     ("biker", "exact"): 66,
     ("playbot", "exact"): 62,
-    ("random", "exact"): 57,
+    ("random", "exact"): 59,
     ("biker", "quick"): 62,
     ("playbot", "quick"): 58,
     ("random", "quick"): 46,

@@ -89,11 +89,11 @@ def _exact_fields(packed_words: np.ndarray) -> list[np.ndarray]:
     opacities = halves[..., :1]
     sh0 = halves[..., 1:4]
     log_scales = halves[..., 4:7]
-    packed = packed_words[..., 7:]
-    parts = np.concatenate(
-        [packed & 0x3FF, packed >> 10 & 0x3FF, packed >> 20 & 0x3FF], 2
-    )
-    quats = _from_smallest_three(parts / 0x3FF, packed >> 30)
+    w6, w7 = np.moveaxis(packed_words[..., 6:], 2, 0)
+    parts = np.stack([w7 & 0x7FFF, w7 >> 15 & 0x7FFF, w6 >> 16 & 0x7FFF], 2)
+    quats = _from_smallest_three(parts / 0x7FFF, w7[..., None] >> 30)
+    is_left_out = w6[..., None] >> 31 == 1
+    means = np.where(is_left_out, np.float32(np.nan), means)
     return [means, quats, log_scales, opacities, sh0]
 
 

@@ -2,6 +2,7 @@
 
 The Gaussians of a scene, in the order of the training, are divided into blocks of
 `BLOCK`. The last block is filled up with Gaussians of opacity 0, which are not drawn.
+So is what stands in the place of one that cannot be drawn (`render.activation`).
 A block has three parts, each of which is packed, sent and uploaded by itself. All
 numbers are little-endian.
 
@@ -21,9 +22,10 @@ stands for `low + span * bits / (2**b - 1)`, in the ranges of its block:
     word 3     opacity: float16, red of sh0: float16
     word 4     green and blue of sh0: float16 each
     word 5     log of the scale along x and y: float16 each
-    word 6     log of the scale along z: float16, 16 bits that are 0
-    word 7     rotation: the smallest three parts as in the quick form, 10 bits each;
-               index of the largest part: 2 bits
+    word 6     log of the scale along z: float16; the last of the rotation's smallest
+               three parts: 15 bits; a bit that is 1 where the Gaussian cannot be drawn
+    word 7     the first two of the smallest three parts, which are those of the quick
+               form: 15 bits each; index of the largest part: 2 bits
 
 **harmonics**: for each four coefficients beyond degree 0 (the last four are filled up
 with 0), 4 words for each Gaussian, a word a coefficient:

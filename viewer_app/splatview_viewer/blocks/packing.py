@@ -21,6 +21,7 @@ from splatview_viewer.blocks.layout import (
     block_count,
     harmonics_rows,
 )
+from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.render.activation import activate, center_and_size
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class BlockedScene:
         if end is None:
             end = self.block_count
         step = _CHUNK_GPU if self.scene.on_gpu else _CHUNK
+        if block_part == "harmonics":
+            step = ceil_div(step, harmonics_rows(self.coefficients))
         pieces = []
         with torch.no_grad():
             for start in range(first, end, step):
@@ -107,6 +110,8 @@ class _Fields:
     log_scales: torch.Tensor
     opacities: torch.Tensor
     sh0: torch.Tensor
+    is_left_out: torch.Tensor
+    """Bool: True where a Gaussian cannot be drawn."""
 
     @classmethod
     def of(
@@ -128,6 +133,7 @@ class _Fields:
             _in_blocks(_log_scales(active.scales.float()), blocks),
             _in_blocks(opacities.reshape(-1, 1), blocks),
             _in_blocks(active.sh0.float().nan_to_num(0, 0, 0), blocks),
+            _in_blocks(~is_near[:, None], blocks),
         )
 
 
@@ -226,7 +232,8 @@ def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
     red, green, blue = _half_bits(fields.sh0).unbind(2)
     scale_x, scale_y, scale_z = _half_bits(fields.log_scales).unbind(2)
     opacity = _half_bits(fields.opacities)[..., 0]
-    first, second, third, index = _smallest_three(fields.quats, 10)
+    first, second, third, index = _smallest_three(fields.quats, 15)
+    mark = fields.is_left_out[..., 0].to(torch.int32)
     packed = [
         x,
         y,
@@ -234,8 +241,8 @@ def _exact(fields: _Fields) -> tuple[torch.Tensor, torch.Tensor]:
         opacity | red << 16,
         green | blue << 16,
         scale_x | scale_y << 16,
-        scale_z,
-        first | second << 10 | third << 20 | index << 30,
+        scale_z | third << 16 | mark << 31,
+        first | second << 15 | index << 30,
     ]
     return header, torch.stack(packed, 2)
 
@@ -289,14 +296,18 @@ def _harmonics(values: torch.Tensor) -> torch.Tensor:
     """
     import torch
 
-    # 2**exponent is over the largest of the three, which so takes 9 bits.
-    _, exponent = torch.frexp(values.abs().amax(3))
-    exponent = (exponent - 8 + EXPONENT_BIAS).clamp(0, 31)
-    unit = torch.ldexp(torch.ones_like(values[..., 0]), exponent - EXPONENT_BIAS)
-    mantissas = (values / unit[..., None]).round()
-    mantissas = mantissas.clamp(-MANTISSA_MAX, MANTISSA_MAX).to(torch.int32) & 0x1FF
-    red, green, blue = mantissas.unbind(3)
-    packed = red | green << 9 | blue << 18 | exponent.to(torch.int32) << 27
+    colors = values.unbind(3)
+    red, green, blue = colors
+    largest = torch.maximum(torch.maximum(red.abs(), green.abs()), blue.abs())
+    # By the exponents of float32: 2**exponent is over the largest of the three, which
+    # so takes 9 bits.
+    exponents = (largest.view(torch.int32) >> 23) - 126
+    exponents = (exponents - 8 + EXPONENT_BIAS).clamp_(0, 31)
+    per_unit = ((127 + EXPONENT_BIAS - exponents) << 23).view(torch.float32)
+    packed = exponents << 27
+    for index, color in enumerate(colors):
+        rounded = (color * per_unit).round_().clamp_(-MANTISSA_MAX, MANTISSA_MAX)
+        packed |= (rounded.to(torch.int32) & 0x1FF) << 9 * index
     blocks, block, coefficients = packed.shape
     groups = packed.reshape(blocks, block, coefficients // 4, 4)
     return groups.movedim(1, 2)

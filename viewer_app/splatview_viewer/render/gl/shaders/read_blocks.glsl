@@ -73,8 +73,8 @@ vec4 gaussian_quat(int index) {
         uvec4 w = quick_words(index);
         return smallest_three(vec3(w.w & 0xffu, w.w >> 8 & 0xffu, w.w >> 16 & 0xffu) / 255.0, w.x >> 30);
     }
-    uint w = exact_words(index, 1).w;
-    return smallest_three(vec3(w & 1023u, w >> 10 & 1023u, w >> 20 & 1023u) / 1023.0, w >> 30);
+    uvec4 w = exact_words(index, 1);
+    return smallest_three(vec3(w.w & 0x7fffu, w.w >> 15 & 0x7fffu, w.z >> 16 & 0x7fffu) / 32767.0, w.w >> 30);
 }
 
 bool has_harmonics(int index) {
