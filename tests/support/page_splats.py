@@ -27,7 +27,6 @@ _START = """async () => {
   canvas.id = "splats";
   document.body.append(canvas);
   window.splats = makeSplats(canvas);
-  window.withFlags = (options) => ({...options, selected: window[options.selected]});
   window.putAll = async () => {
     const answer = await fetch("/blocks");
     const sizes = JSON.parse(answer.headers.get("sizes")), bytes = await answer.arrayBuffer();
@@ -64,6 +63,7 @@ def packed(scene: GaussianScene, form: BlockPart = "exact") -> PackedScene:
         packed_parts.append(("harmonics", harmonics))
     version = {
         "number": 1,
+        "pass": 1,
         "count": len(scene),
         "sh_degree": scene.sh_degree,
         "sh_stored": blocked.coefficients,
@@ -112,9 +112,9 @@ class PageSplats:
 
         Args:
             camera: the camera.
-            options: those of the page; `selected` is the name of a variable there.
+            options: those of the page.
         """
-        script = f"([c, o]) => splats.draw(c, withFlags(o)).then(() => {_PIXELS})"
+        script = f"([c, o]) => splats.draw(c, o).then(() => {_PIXELS})"
         text = self.run(script, [camera_of(camera), options])
         values = np.frombuffer(base64.b64decode(text), np.float32)
         return values.reshape(camera.height, camera.width, 4)

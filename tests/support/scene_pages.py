@@ -22,6 +22,10 @@ class HeldPass:
 
     header: m.SceneBegin
     blocks: dict[tuple[BlockPart, int], bytes] = field(default_factory=dict)
+    marked: list[int] = field(default_factory=list)
+    """Places of the Gaussians that stand out."""
+    base_pass: int = 0
+    """The pass that brought the Gaussians."""
 
     def check_whole(self) -> None:
         """Check that each block of each part has come."""
@@ -67,9 +71,13 @@ class PageScenes:
         elif isinstance(message, m.SceneBegin):
             self.passes.append(message)
             assert message.pane not in self._coming
-            self._coming[message.pane] = HeldPass(message)
+            self._coming[message.pane] = HeldPass(
+                message, base_pass=0 if message.refines else message.pass_number
+            )
         elif isinstance(message, m.Blocks):
             self._take_blocks(message, data)
+        elif isinstance(message, m.MarkedScene):
+            self._mark(message)
         else:
             self._end(message)
 
@@ -83,6 +91,14 @@ class PageScenes:
             block = data[index * size : (index + 1) * size]
             coming.blocks[message.part, message.first + index] = block
         self._answer(message.number)
+
+    def _mark(self, message: m.MarkedScene) -> None:
+        """Have Gaussians stand out in the pass that is drawn, or in the one that comes."""
+        for held_pass in (self.drawn.get(message.pane), self._coming.get(message.pane)):
+            if held_pass is None or held_pass.base_pass != message.pass_number:
+                continue
+            assert all(0 <= place < held_pass.header.count for place in message.marked)
+            held_pass.marked = message.marked
 
     def _end(self, message: m.SceneEnd) -> None:
         coming = self._coming.pop(message.pane)
@@ -103,13 +119,19 @@ class PageScenes:
         drawn = self.drawn[pane]
         assert drawn.header.version == header.version
         assert drawn.header.count == header.count
-        self.drawn[pane] = HeldPass(header, {**drawn.blocks, **coming.blocks})
+        blocks = {**drawn.blocks, **coming.blocks}
+        self.drawn[pane] = HeldPass(header, blocks, drawn.marked, drawn.base_pass)
 
     def _answer(self, message_number: int, *, is_late: bool = False) -> None:
         assert message_number == self._message_number + 1
         self._message_number = message_number
         if self.answers and not is_late:
             self._send(m.Taken(message_number))
+
+    def marked_means(self, pane: int) -> np.ndarray:
+        """Return the centres of what stands out in a pane, (M, 3) float64, by x."""
+        means = self.scene(pane).means.numpy()[self.drawn[pane].marked]
+        return means[means[:, 0].argsort()]
 
     def scene(self, pane: int) -> GaussianScene:
         """Return the Gaussians that are drawn in a pane."""

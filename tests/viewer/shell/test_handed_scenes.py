@@ -20,6 +20,7 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.handed import HandedPlace
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.scene.selecting import mask_of
 from splatview_viewer.shell.user import User
 from splatview_viewer.web import messages as m
@@ -154,6 +155,41 @@ def test_what_is_chosen_is_marked_in_the_interface(reader: ScenePage) -> None:
     assert page.waiting == 0
 
 
+def test_what_is_inspected_stands_out_in_the_page(reader: ScenePage) -> None:
+    """Among all, and where others are not sent."""
+    house, page, _ = reader
+    sent_bytes = page.scenes.bytes
+    opacities = alpha_of(truth(COUNT).opacities)
+    index = int(np.flatnonzero(opacities >= 0.5)[-1])
+
+    def is_marked() -> bool:
+        means = page.scenes.marked_means(reader.pane)
+        expected = truth(COUNT).means[[index]]
+        return means.shape == (1, 3) and np.allclose(means, expected, atol=1e-4)
+
+    reader.view.tools.of(Inspect).choose(index)
+    reader.user.mark()
+    house.until(is_marked)
+    assert page.scenes.bytes == sent_bytes
+    selection = replace(reader.view.state.selection, opacity=(0.5, 1.0))
+    reader.change(selection=selection)
+
+    def shows_fewer() -> bool:
+        return page.scenes.drawn[reader.pane].header.count < COUNT
+
+    house.until(shows_fewer)
+    house.until(is_marked)
+    reader.view.tools.of(Inspect).choose(None)
+    reader.user.mark()
+
+    def is_unmarked() -> bool:
+        return not page.scenes.drawn[reader.pane].marked
+
+    house.until(is_unmarked)
+    assert page.waiting == 0
+    assert reader.view.picture.is_empty, "nothing was drawn for it"
+
+
 def test_hidden_gaussians_are_not_sent(reader: ScenePage) -> None:
     house, page, _ = reader
     opaque = alpha_of(truth(COUNT).opacities) >= 0.5
@@ -177,7 +213,7 @@ def test_hidden_gaussians_are_not_sent(reader: ScenePage) -> None:
 def test_what_the_viewer_has_to_draw_comes_as_pictures(reader: ScenePage) -> None:
     house, page, _ = reader
     selection = reader.view.state.selection
-    reader.change(selection=replace(selection, marked=(1, 2)))
+    reader.change(selection=replace(selection, marked=tuple(range(5000))))
     house.until(reader.gets_pictures)
     assert reader.handed.drawing is None
     assert "marked" in reader.handed.reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -251,6 +252,44 @@ def test_what_is_seen_large_and_opaque_comes_first(trainer: TrainedScene) -> Non
     assert len(page_scene) == BLOCK
     has_high_opacity = page_scene.opacities > 0.8
     assert has_high_opacity.sum() == len(important) - len(unseen), "those in view"
+
+
+def test_what_stands_out_follows_the_order_that_was_sent(trainer: TrainedScene) -> None:
+    """In the part that a slow line has got, in the rest while it comes, and in all."""
+    scene = make_scene(80 * BLOCK)
+    trainer.show(scene)
+    reader = LinedPage(trainer, SLOW)
+    reader.run_until(reader.draws)
+    first = reader.page.drawn[PANE].header
+    assert first.count < len(scene)
+    part = reader.page.scene(PANE).means.float()
+    distances = torch.cdist(part[[5, 9]], scene.means)
+    indices = distances.argmin(1)
+    expected = scene.means[indices].numpy()
+    marked = tuple(sorted(indices.tolist()))
+
+    def differs() -> float:
+        """Return how far what stands out is from what should, at most."""
+        means = reader.page.marked_means(PANE)
+        if means.shape != expected.shape:
+            return math.inf
+        return float(np.abs(means - expected[expected[:, 0].argsort()]).max())
+
+    reader.hand(HandedOn(DRAWING, trainer.versions, marked=marked))
+    sent_bytes = reader.page.bytes
+    reader.take_message()
+    assert reader.page.bytes == sent_bytes, "a message of a few numbers"
+    assert differs() < 0.01
+    reader.settle()
+    assert reader.page.drawn[PANE].header.count == len(scene)
+    assert differs() < 0.01
+    # Places that the scene does not have do not count.
+    reader.hand(HandedOn(DRAWING, trainer.versions, marked=(len(scene), 2**40)))
+
+    def has_none() -> bool:
+        return not reader.page.drawn[PANE].marked
+
+    reader.run_until(has_none)
 
 
 def test_versions_never_mix_while_training_goes_on(trainer: TrainedScene) -> None:

@@ -92,6 +92,9 @@ class Packing:
     """Any version will do that is the newest when it is begun with."""
     blocks: dict[BlockPart, np.ndarray] = field(default_factory=dict)
     """(blocks, bytes) uint8 by part."""
+    rows: np.ndarray | None = None
+    """Indices of its Gaussians in the scene, in its order, (N,) int32; None: it has all
+    of them in their own."""
     is_done: bool = False
     has_failed: bool = False
     is_begun: bool = False
@@ -407,6 +410,8 @@ class PackedVersions:
     ) -> None:
         """Pack all parts of a packing."""
         rows = self._rows(packing, scene, cameras)
+        if rows is not None:
+            packing.rows = rows.cpu().numpy()
         coefficients = 0
         if "harmonics" in packing.form.parts:
             coefficients = packing.version_facts.coefficients

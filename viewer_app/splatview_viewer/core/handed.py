@@ -112,5 +112,7 @@ class HandedOn(NamedTuple):
     """None: the view draws the picture itself."""
     versions: Any = None
     """The packed versions of its scene (`blocks.versions.PackedVersions`)."""
+    marked: tuple[int, ...] = ()
+    """Gaussians that stand out, as `Selection.marked`."""
     reason: str = ""
     """Why the view draws, for users."""

@@ -7,8 +7,9 @@ the content of `Blocks`; a picture and blocks never come between each other's pa
 
 A page that says `Draws` draws the Gaussians of panes by itself. For each pane it gets a
 `HandedScene` whenever the viewer's side of it changes, and the Gaussians in passes:
-`SceneBegin`, any number of `Blocks`, `SceneEnd`. It answers `Blocks` and `SceneEnd` by
-`Taken`, and sends the event `Placed` when its user has moved the camera.
+`SceneBegin`, any number of `Blocks`, `SceneEnd`. `MarkedScene` may come at any time. It
+answers `Blocks` and `SceneEnd` by `Taken`, and sends the event `Placed` when its user has
+moved the camera.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
@@ -269,8 +270,18 @@ class SceneEnd(_Message, frozen=True, kw_only=True):
     is_whole: bool = True
 
 
+class MarkedScene(_Message, frozen=True, kw_only=True):
+    """The Gaussians of a pass that stand out from now on, in place of those before."""
+
+    pane: int
+    pass_number: _Number = msgspec.field(name="pass")
+    """The pass that brought the Gaussians: it `refines` none."""
+    marked: list[int]
+    """Their places in the pass."""
+
+
 Drawing = PageLayout | InterfaceUpdate | Picture
-SceneMessage = HandedScene | SceneBegin | Blocks | SceneEnd
+SceneMessage = HandedScene | SceneBegin | Blocks | SceneEnd | MarkedScene
 ServerMessage = Welcome | Caption | Clipboard | Offer | Ask | Drawing | SceneMessage
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.versions import PackingForm
 from splatview_viewer.core.handed import HandedOn
-from splatview_viewer.web.messages import Blocks, HandedScene, SceneBegin, SceneEnd
+from splatview_viewer.web.messages import (
+    Blocks,
+    HandedScene,
+    MarkedScene,
+    SceneBegin,
+    SceneEnd,
+)
+from splatview_viewer.web.scene_marks import SceneMarks
 from splatview_viewer.web.scene_plan import ScenePass, ScenePlan
 
 if TYPE_CHECKING:
@@ -84,7 +91,6 @@ class PaneScene:
         self.handed = HandedOn()
         self._pane = pane
         self._counter = counter
-        self._most_gaussians = most_gaussians
         self._wake_writer = wake_writer
         self._wake = wake
         self._last_message: HandedScene | None = None
@@ -95,6 +101,7 @@ class PaneScene:
         """The version that could not be packed."""
         self._ends: list[SceneEnd] = []
         """Ends of passes that were dropped."""
+        self._marks = SceneMarks()
 
     def use(self, handed: HandedOn) -> None:
         """Send what a view hands on from now on."""
@@ -104,8 +111,9 @@ class PaneScene:
         elif handed.versions is not self._versions:
             self._drop()
             self._forget_versions()
+            self._marks.clear()
             self._versions = handed.versions
-            self._plan = ScenePlan(self._most_gaussians)
+            self._plan = ScenePlan(self._plan.most_gaussians)
 
     def close(self) -> None:
         """Give back what is packed for it. Idempotent."""
@@ -130,6 +138,7 @@ class PaneScene:
         self._plan.undo()
         if coming.pass_number:
             self._ends.append(self._end_of(coming, is_whole=False))
+            self._marks.forget_pass(coming.pass_number)
 
     def _give_back(self, coming: _ComingPass) -> None:
         packing = coming.packing
@@ -148,17 +157,24 @@ class PaneScene:
 
     # -- what is next ------------------------------------------------------------------
 
-    def next_news(self) -> HandedScene | SceneEnd | None:
+    def next_news(self) -> HandedScene | SceneEnd | MarkedScene | None:
         """Return what is to be said at once; None for nothing."""
         if self._ends:
             return self._ends.pop(0)
         message = HandedScene(
             pane=self._pane, drawing=self.handed.drawing, reason=self.handed.reason
         )
-        if message == self._last_message:
+        if message != self._last_message:
+            self._last_message = message
+            return message
+        if self.handed.drawing is None:
             return None
-        self._last_message = message
-        return message
+        marks = self._marks.next(self.handed.marked)
+        if marks is None:
+            return None
+        return MarkedScene(
+            pane=self._pane, pass_number=marks.pass_number, marked=marks.marked
+        )
 
     def next(
         self, pace: ScenePace, share: float, now: float
@@ -247,6 +263,9 @@ class PaneScene:
             coming.plan = plan
             coming.pieces = _pieces(plan, coming.version.coefficients)
         coming.pass_number = self._counter.next_pass()
+        if not plan.refines:
+            rows = None if packing is None else packing.rows
+            self._marks.note_pass(coming.pass_number, plan.form.gaussians, rows)
         self._note_sending(is_amid=not plan.refines)
         version_facts = coming.version
         return SceneBegin(

@@ -61,7 +61,7 @@ class ScenePlan:
 
     def __init__(self, most_gaussians: int = MOST_GAUSSIANS) -> None:
         """most_gaussians: that the page can hold."""
-        self._most_gaussians = min(most_gaussians, MOST_GAUSSIANS)
+        self.most_gaussians = min(most_gaussians, MOST_GAUSSIANS)
         self._last: ScenePass | None = None
         """The last pass that the page has got."""
         self._previous: ScenePass | None = None
@@ -102,7 +102,7 @@ class ScenePlan:
 
     def holdable(self, gaussians: int) -> int:
         """Return how many Gaussians of a scene the page can hold."""
-        return min(gaussians, self._most_gaussians)
+        return min(gaussians, self.most_gaussians)
 
     def _form_of(self, version: VersionFacts, budget: float) -> PassForm:
         """Return the best form of so many bytes."""

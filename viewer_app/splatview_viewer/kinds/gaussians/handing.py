@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 _KEPT_S = 30.0
 """Seconds after a scene was handed on for which its copy in host memory is kept."""
+_MOST_MARKED = 4096
+"""Marked Gaussians that a screen is told of, one by one. It is one as a rule: those that
+are chosen have dots in the interface instead."""
 
 
 class Handing:
@@ -161,13 +164,13 @@ class Handing:
             cache.drop(picture)
         picture.scale = 1.0
         picture.handed_to = camera
-        picture.handed_selection = view.state.selection
+        picture.handed_selection = view.state.selection.unmarked
         versions = self._versions_of(picture.handed_selection)
         view.drawn_camera = camera
         view.tools.note_picture()
         cameras = [picture.handed_to for picture in cache.pictures]
         versions.watch_from([camera for camera in cameras if camera is not None])
-        return HandedOn(drawing, versions)
+        return HandedOn(drawing, versions, marked=view.state.selection.marked)
 
     def close(self) -> None:
         """Hand nothing on any more. Idempotent."""
@@ -180,8 +183,8 @@ class Handing:
 def _reason_against(view: GaussianView) -> str:
     """Return why a view has to be drawn here; "" if it need not be."""
     state = view.state
-    if state.selection.marked:
-        return "Some Gaussians are marked."
+    if len(state.selection.marked) > _MOST_MARKED:
+        return f"More than {_MOST_MARKED:,} Gaussians are marked."
     if SHOWS[state.show].is_mapped and _range_by_hand(view) is None:
         return "The range of its colours is measured in the picture."
     if view.tools.of(Frustums).shows_photo:

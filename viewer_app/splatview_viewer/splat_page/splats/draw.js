@@ -9,16 +9,15 @@ import {makeStore} from "./store.js";
  * @typedef {import("./camera.js").Camera} Camera
  * @typedef {import("./store.js").Version} Version
  * @typedef {{paint?: string, scale?: number, mode?: string, sh_degree?: number | null, background?: number[],
- *   point_reach?: number, selected?: Uint8Array | null, map?: Float32Array, range?: number[]}} Options  As
- *   `render.base.RenderOptions`. paint: also depth and alpha. mode: by default the version's. selected: for each
- *   Gaussian 1 where it is hidden, 2 where it is marked. map and range: colours of numbers, and what is at both ends.
+ *   point_reach?: number, map?: Float32Array, range?: number[]}} Options  As `render.base.RenderOptions`. paint: also
+ *   depth and alpha. mode: by default the version's. map and range: colours of numbers, and what is at both ends.
  */
 
 /** @param {HTMLCanvasElement} canvas @param {() => Worker} makeWorker  Makes a worker of sort_worker.js. */
 export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_worker.js", import.meta.url))) {
   const sorter = makeWorker();
   const splats = {
-    begin, put, commit, draw, repaint, pixels, close,
+    begin, put, commit, mark, draw, repaint, pixels, close,
     version: null, // that is drawn
     onlost: () => {}, // called when the GPU has gone, and `reason` says so
     onrestored: () => {}, // called when the GPU has come back, without any version
@@ -38,7 +37,6 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   let sorting = false, again = false; // whether the worker is at work, and is wanted once more
   let order = {key: "", drawn: 0}; // what the order that is there was made for
   let spare = null; // a buffer for the next order
-  let selected = null, selections = 0; // what the worker knows of it, and how often it changed
 
   function open() {
     const context = openContext(canvas);
@@ -77,6 +75,11 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     });
   }
 
+  /** Have these Gaussians of a version stand out in the next picture. @param {number} pass @param {number[]} marked */
+  function mark(pass, marked) {
+    parts?.store.mark(pass, marked);
+  }
+
   function finishCommit(isDrawn) {
     committed?.(isDrawn);
     committed = null;
@@ -96,19 +99,11 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (!parts) return Promise.resolve();
     drawn += 1;
     view = {camera, options};
-    takeSelection(options.selected ?? null);
     return new Promise((resolve) => {
       waiting.push([drawn, resolve]);
       paintSoon();
       sort();
     });
-  }
-
-  function takeSelection(flags) {
-    if (flags === selected) return;
-    selected = flags;
-    selections += 1;
-    sorter.postMessage({t: "flags", flags});
   }
 
   /** Not more often than the browser shows: what moves a camera is quicker than that. */
@@ -132,7 +127,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (sorting) return;
     const set = committed ? parts.store.coming() : parts.store.drawn();
     const depth = depthOf(view.camera, set.version?.origin ?? [0, 0, 0]);
-    const key = JSON.stringify([set.index, set.age, set.puts, selections, depth]);
+    const key = JSON.stringify([set.index, set.age, set.puts, depth]);
     if (key === order.key || !set.version) {
       order.drawn = drawn;
       return;

@@ -16,6 +16,7 @@ const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows 
  * @typedef {{pane: number, pass: number, number: number, part: "quick" | "exact" | "harmonics", first: number,
  *   count: number, bytes: number}} Blocks
  * @typedef {{pane: number, pass: number, number: number, is_whole: boolean}} SceneEnd
+ * @typedef {{pane: number, pass: number, marked: number[]}} MarkedScene
  */
 
 /**
@@ -152,11 +153,11 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   function takeBegin(message) {
     const pane = panes.get(message.pane);
     if (!pane) return;
-    const {version, count, sh_degree, sh_stored, origin, antialiased} = message;
+    const {version, pass, count, sh_degree, sh_stored, origin, antialiased} = message;
     pane.pass = message;
     if (message.refines) {
       if (pane.splats.version?.number !== version) pane.pass = null;
-    } else if (!pane.splats.begin({number: version, count, sh_degree, sh_stored, origin, antialiased})) {
+    } else if (!pane.splats.begin({number: version, pass, count, sh_degree, sh_stored, origin, antialiased})) {
       pane.pass = null;
       failed(pane.splats.reason, true);
     }
@@ -190,6 +191,14 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       }
     }
     send({t: "taken", number: messageNumber});
+  }
+
+  /** @param {MarkedScene} message */
+  function takeMarks({pane: number, pass, marked}) {
+    const pane = panes.get(number);
+    if (!pane) return;
+    pane.splats.mark(pass, marked);
+    draw(pane);
   }
 
   // ---- what is drawn
@@ -264,7 +273,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   return {
     restart, leave, closeAll, pictureShown, interfaceShown, takeLayout, takeHanded, takeBegin, takeBlocks, takeEnd,
-    draw, paneAt, canMove, beginMove, endMove, copyTo,
+    takeMarks, draw, paneAt, canMove, beginMove, endMove, copyTo,
     /** Whether a version is on its way. */
     get isComing() { return [...panes.values()].some((pane) => pane.pass && !pane.pass.refines); },
     get all() { return [...panes.values()]; },

@@ -3,22 +3,20 @@
 const BLOCK = 1024, HEADER = 24; // Gaussians of a block and numbers of its header: `blocks.layout`
 const QUICK = 1;
 const MARKED_FROM = 1 << 30; // is added to the index of a Gaussian that is marked
-const HIDDEN_BIT = 1, MARKED_BIT = 2; // of `flags`
 const DIGIT = 11, BUCKETS = 1 << DIGIT; // three digits of a float's 31 bits
 
 const sets = [emptySet(), emptySet()];
-let flags = null; // of each Gaussian; null: all are drawn
 let keys = new Uint32Array(0), otherKeys = keys;
 let entries = new Int32Array(0), otherEntries = entries;
 
 function emptySet() {
-  return {count: 0, positions: new Float32Array(0), present: new Uint8Array(0)};
+  return {count: 0, positions: new Float32Array(0), present: new Uint8Array(0), marks: null};
 }
 
 onmessage = ({data}) => {
   if (data.t === "begin") begin(sets[data.set], data.count);
   else if (data.t === "block") take(sets[data.set], data.block, data.buffer);
-  else if (data.t === "flags") flags = data.flags;
+  else if (data.t === "mark") mark(sets[data.set], data.marked);
   else sort(data);
 };
 
@@ -26,9 +24,15 @@ function begin(set, count) {
   const blocks = Math.ceil(count / BLOCK);
   set.count = count;
   set.present = new Uint8Array(blocks);
+  set.marks = null;
   const size = blocks * BLOCK * 3;
   // Neither too small, nor much too large for what comes.
   if (set.positions.length < size || set.positions.length > 4 * size) set.positions = new Float32Array(size);
+}
+
+function mark(set, marked) {
+  set.marks = marked.length ? new Uint8Array(set.count) : null;
+  for (const i of marked) set.marks[i] = 1;
 }
 
 function take(set, block, buffer) {
@@ -77,7 +81,7 @@ function reserve(count) {
 
 /** Write the entries of the Gaussians between near and far, and their keys: the bits of camera z, which order as the
  * positive floats do. Returns how many there are. */
-function select({count, positions, present}, {axis, offset, near, far}) {
+function select({count, positions, present, marks}, {axis, offset, near, far}) {
   const [x, y, z] = axis;
   const values = new Float32Array(keys.buffer);
   let visible = 0;
@@ -85,11 +89,9 @@ function select({count, positions, present}, {axis, offset, near, far}) {
     if (!present[block]) continue;
     const end = Math.min((block + 1) * BLOCK, count);
     for (let i = block * BLOCK; i < end; ++i) {
-      const flag = flags ? flags[i] : 0;
-      if (flag & HIDDEN_BIT) continue;
       values[visible] = x * positions[i * 3] + y * positions[i * 3 + 1] + z * positions[i * 3 + 2] + offset;
       if (!(values[visible] >= near && values[visible] <= far)) continue;
-      entries[visible] = flag & MARKED_BIT ? i | MARKED_FROM : i;
+      entries[visible] = marks?.[i] ? i | MARKED_FROM : i;
       visible += 1;
     }
   }

@@ -13,8 +13,8 @@ const FEWEST = 16; // blocks that there is always room for
 let ages = 0; // of versions that came, to any store: an answer of the sorter names one
 
 /**
- * @typedef {{number: number, count: number, sh_degree: number, sh_stored: number, origin: number[],
- *   antialiased?: boolean}} Version  sh_stored: coefficients beyond the first.
+ * @typedef {{number: number, pass?: number, count: number, sh_degree: number, sh_stored: number, origin: number[],
+ *   antialiased?: boolean}} Version  pass: that brings it; sh_stored: coefficients beyond the first.
  */
 
 /** @param {WebGL2RenderingContext} gl @param {{postMessage: (message: object, moved?: object[]) => void}} sorter */
@@ -107,6 +107,14 @@ export function makeStore(gl, sorter) {
     sorter.postMessage({t: "block", set: set.index, block, buffer}, [buffer]);
   }
 
+  /** Have these Gaussians of the version that a pass brought stand out, and no others. */
+  function mark(pass, marked) {
+    for (const set of sets.filter(({version}) => version?.pass === pass)) {
+      set.puts += 1;
+      sorter.postMessage({t: "mark", set: set.index, marked});
+    }
+  }
+
   /** The version that is drawn from here on is the one that came. */
   function swap() {
     front = 1 - front;
@@ -125,5 +133,5 @@ export function makeStore(gl, sorter) {
     return set;
   }
 
-  return {begin, put, swap, drawn, coming: () => (coming ? sets[1 - front] : null)};
+  return {begin, put, mark, swap, drawn, coming: () => (coming ? sets[1 - front] : null)};
 }

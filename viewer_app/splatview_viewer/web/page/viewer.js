@@ -19,6 +19,7 @@ import {makeTouch} from "./touch.js";
  *   | ({t: "picture"} & Picture) | ({t: "handedscene"} & import("./splats/panes.js").HandedScene)
  *   | ({t: "scenebegin"} & import("./splats/panes.js").SceneBegin)
  *   | ({t: "sceneend"} & import("./splats/panes.js").SceneEnd)
+ *   | ({t: "markedscene"} & import("./splats/panes.js").MarkedScene)
  *   | ({t: "blocks"} & import("./splats/panes.js").Blocks)} Answer  What the viewer says.
  */
 
@@ -262,6 +263,7 @@ const takesScene = {
   handedscene: (answer) => drawing.panes.takeHanded(answer),
   scenebegin: (answer) => drawing.panes.takeBegin(answer),
   sceneend: (answer) => drawing.panes.takeEnd(answer),
+  markedscene: (answer) => drawing.panes.takeMarks(answer),
 };
 
 /** What is on its way: an update of the interface may come between the parts of a picture or of blocks. */
