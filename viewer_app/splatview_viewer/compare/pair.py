@@ -25,7 +25,7 @@ from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import MIN_SHARE, Divider
-from splatview_viewer.ui.legend import draw_difference_legend
+from splatview_viewer.ui.legend import draw_difference_legend, place_legend
 from splatview_viewer.workspace.sources import ValueSource
 
 if TYPE_CHECKING:
@@ -173,8 +173,17 @@ class PairView(View[PairSource, PairState]):
             if view is not None and side_state is not None:
                 view.view.restore(side_state)
 
+    @property
+    def shows_scene(self) -> bool:  # type: ignore[override]
+        return any(view.view.shows_scene for view in self.views)
+
     def hand_on(self, rect: Rect) -> HandedOn:
         return HandedOn(reason="Two scenes are compared in one picture.")
+
+    def legend_place(self, rect: Rect, scale: float) -> Rect | None:
+        if self._state.mode != "difference" or len(self.views) < 2:
+            return None
+        return place_legend(rect, scale)
 
     # -- the two views -----------------------------------------------------------------
 

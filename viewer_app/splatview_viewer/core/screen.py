@@ -87,6 +87,20 @@ class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
     """A text field has the focus: a phone shows its keyboard."""
     light: bool = False
     """The interface is light."""
+    corner: Rect | None = None
+    """The part of a scene's picture in whose lower right corner nothing lies, so that a
+    page may say there who draws; None: there is no such part."""
+
+
+class SceneDrawing(NamedTuple):
+    """The drawing of scenes by a screen itself, as it says."""
+
+    is_on: bool
+    """It draws those that views hand on."""
+    is_possible: bool
+    """It would, if its user chose that."""
+    reason: str = ""
+    """Why it does not draw, in a sentence for users; "" where they chose so."""
 
 
 class ScreenState(NamedTuple):
@@ -106,11 +120,14 @@ class ScreenState(NamedTuple):
     latency_ms: float | None = None
     """From what the user did to the picture that shows it, where that takes a while;
     None: unknown."""
+    drawing: SceneDrawing | None = None
+    """None: it never draws scenes by itself, as a window, or has not said so yet."""
 
 
-Favour = Literal["fullscreen", "keyboard", "files"]
+Favour = Literal["fullscreen", "keyboard", "files", "draw_here", "draw_there"]
 """What a screen can do beside showing pictures: fill the monitor, or stop that; show a
-phone's keyboard; have its user choose files, which are opened."""
+phone's keyboard; have its user choose files, which are opened; draw scenes by itself,
+or have pictures of them."""
 
 
 class Desktop(Protocol):

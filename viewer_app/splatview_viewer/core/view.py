@@ -257,6 +257,8 @@ class View(Generic[Data, State]):
     None: the present one. Set by the caller."""
     has_lines: bool = False
     """The last `ui` drew lines with `seen_camera`."""
+    shows_scene: bool = False
+    """It shows a scene, which a screen may draw by itself (`hand_on`)."""
 
     def __init__(self, data: Data, state: State) -> None:
         """Start with a state.
@@ -380,6 +382,10 @@ class View(Generic[Data, State]):
         They receive the pointer there. Asked for once an event.
         """
         return ()
+
+    def legend_place(self, rect: Rect, scale: float) -> Rect | None:
+        """Return where `ui` draws a legend; None where it draws none."""
+        return None
 
     def ui(self, rect: Rect, scale: float) -> bool:
         """Draw axes, text and windows over the picture with imgui.

@@ -42,6 +42,7 @@ class SceneViewBase(View[DataT, StateT]):
     """
 
     tools: ToolSet
+    shows_scene = True
 
     def __init__(self, data: DataT, state: StateT) -> None:
         super().__init__(data, state)

@@ -13,7 +13,7 @@ from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.scene_view.psnr_meter import PsnrMeter
 from splatview_viewer.ui.divider import Divider
-from splatview_viewer.ui.legend import draw_difference_legend
+from splatview_viewer.ui.legend import draw_difference_legend, place_legend
 from splatview_viewer.ui.text_cards import tag
 
 if TYPE_CHECKING:
@@ -300,6 +300,12 @@ class LookingThrough:
         full_rect = Rect(0, 0, width, height)
         self._photo.take(photo)
         self._photo.draw(photographed, full_rect, background=self.view.background)
+
+    def legend_place(self, rect: Rect, scale: float) -> Rect | None:
+        """Return where the legend of an error map lies; None: none is shown."""
+        if self.index is None or self.view.state.training.comparison != "error":
+            return None
+        return place_legend(self.photo_rect(rect), scale)
 
     def draw_over(self, rect: Rect, scale: float, content: CamerasContent) -> None:
         """Write over the picture which part shows what."""

@@ -31,6 +31,7 @@ T = TypeVar("T", bound="Tool")
 _SECTIONS = (
     "",
     "Show",
+    "Drawing",
     "Scenes",
     "Camera",
     "Training cameras",

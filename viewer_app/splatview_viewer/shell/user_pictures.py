@@ -13,6 +13,7 @@ import msgspec
 from splatview_viewer.core.screen import HandedPane, Pane, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.shell.kept_interface import KEPT_S
+from splatview_viewer.shell.page_corner import page_corner
 from splatview_viewer.shell.runs import listed_key
 from splatview_viewer.shell.schedule import TOGETHER
 from splatview_viewer.shell.seen_cameras import SeenCameras
@@ -277,7 +278,12 @@ class UserPictures:
         caption = caption_of(
             self._user.layout.active.entry, self._user.interface.surface.is_typing
         )
-        return msgspec.structs.replace(caption, light=self._user.state.light)
+        corner = None
+        if self._user.screen.interface is not None:
+            corner = page_corner(self._user)
+        return msgspec.structs.replace(
+            caption, light=self._user.state.light, corner=corner
+        )
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""

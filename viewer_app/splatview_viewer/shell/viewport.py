@@ -20,6 +20,7 @@ from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import PICTURE_S, Info, Section
 from splatview_viewer.scene_view.tool import in_order
+from splatview_viewer.shell.drawing_section import drawing_sections
 from splatview_viewer.shell.kept_pictures import awaits_picture, keep_picture
 from splatview_viewer.shell.run_record import record_commands, record_of
 from splatview_viewer.shell.time_area import lane_of_command
@@ -85,6 +86,8 @@ class Viewport:
         """Faults of what one user sees and does here, which others do not see."""
         self.placed_number = 0
         """The number of the last place that the screen has moved the camera to."""
+        self.reason_against_page = ""
+        """Why a page that draws scenes gets pictures of it, in a sentence for users."""
         self._told_fault = ""
         """The last reason why input failed that the user was told."""
         self._picture_to_keep: bool | None = None
@@ -366,6 +369,7 @@ class Viewport:
             return view.hand_on(self.rect)
 
         handed = self._ask(hand_on, HandedOn())
+        self.reason_against_page = handed.reason
         if handed.drawing is None:
             return handed
         covered = [(r.x, r.y, r.width, r.height) for r in self.covered()]
@@ -444,6 +448,7 @@ class Viewport:
         for feature in self.user.catalogue.features:
             titled += [s for s in feature.sections(self) if s.tab == tab]
         titled += self.user.interface.scripts.sections(self, tab)
+        titled += drawing_sections(self, tab)
 
         def draw_own() -> bool:
             changes = [section.draw() for section in untitled]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
+from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
-from splatview_viewer.core.screen import Pane, Rect, ScreenState
+from splatview_viewer.core.screen import Pane, Rect, SceneDrawing, ScreenState
 from splatview_viewer.screens.draw_target import DrawTarget, copied, uncopied
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.page_desktop import PageDesktop
@@ -155,8 +156,8 @@ class BrowserScreen:
         self._scale = hello.scale
         self._visible = hello.visible
         self._closed = False
-        self._draws = False
-        """The page draws scenes by itself."""
+        self._drawing: SceneDrawing | None = None
+        """What the page said last; None: nothing yet."""
         self._has_missed_picture = False
         """True if a picture was presented while the screen was not ready."""
         self._clicks = ClickCounter()
@@ -222,7 +223,9 @@ class BrowserScreen:
         visible = self._visible and not closed
         ready = visible and self._sender.ready
         latency_ms = self._sender.latency_ms
-        return ScreenState(self._size, self._scale, visible, ready, closed, latency_ms)
+        return ScreenState(
+            self._size, self._scale, visible, ready, closed, latency_ms, self._drawing
+        )
 
     @property
     def takes_pictures(self) -> bool:
@@ -253,7 +256,7 @@ class BrowserScreen:
 
     @property
     def scenes(self) -> _PageScenes | None:
-        if not self._draws:
+        if self._drawing is None or not self._drawing.is_on:
             return None
         return self._scenes
 
@@ -291,8 +294,11 @@ class BrowserScreen:
 
     def _take_draws(self, message: m.Draws) -> None:
         """Take over whether the page draws scenes by itself."""
-        self._draws = message.on and message.max_gaussians > 0
-        if self._draws:
+        is_possible = message.max_gaussians > 0
+        is_on = message.on and is_possible
+        reason = printable(message.reason)
+        self._drawing = SceneDrawing(is_on, is_possible, reason)
+        if is_on:
             self._sender.scenes.begin(message.max_gaussians)
         else:
             self._sender.scenes.stop()

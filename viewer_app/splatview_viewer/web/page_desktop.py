@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from splatview_viewer.core.screen import Favour
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.web import messages as m
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.core.screen import Favour
     from splatview_viewer.web.connection import PageConnection
 
 log = logging.getLogger("splatview")
@@ -26,7 +26,7 @@ class PageDesktop:
     Files are downloads, and of the clipboard only what was copied here is known.
     """
 
-    favours: frozenset[Favour] = frozenset({"fullscreen", "keyboard", "files"})
+    favours: frozenset[Favour] = frozenset(get_args(Favour))
 
     def __init__(self, connection: PageConnection) -> None:
         self._connection = connection

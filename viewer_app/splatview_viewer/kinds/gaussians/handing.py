@@ -158,7 +158,7 @@ class Handing:
         camera = view.rig.camera_of_scene(rect)
         drawing = _drawing_of(view, camera)
         if drawing is None:
-            return HandedOn()
+            return HandedOn(reason="This camera is mirrored or skewed.")
         self._wanted_s = cache.now
         if not picture.is_empty or cache.stepped.is_drawing:
             cache.drop(picture)

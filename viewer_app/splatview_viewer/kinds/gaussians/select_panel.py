@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.gaussians.look import LookTool
 from splatview_viewer.kinds.gaussians.script_selection import SendSelection
 from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.lines import push_clip_rect
 from splatview_viewer.scene_view.tool import ORBIT
 from splatview_viewer.ui import boards, choices, controls, icons, lettering, theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.legend import place_legend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,21 +156,10 @@ def place_bar(tool: Select, rect: Rect, scale: float) -> Rect | None:
     pixels = round(form.width * scale)
     height = round(form.height * scale)
     x = rect.x + (rect.width - pixels) // 2
-    legend = _legend_beside(tool, rect, scale)
+    legend = view.legend_place(rect, scale)
     if legend is not None and legend.x < x + pixels + _GAP * scale:
         bottom = max(bottom, rect.y + rect.height - legend.y + _GAP * scale)
     return Rect(x, round(rect.y + rect.height - bottom - height), pixels, height)
-
-
-def _legend_beside(tool: Select, rect: Rect, scale: float) -> Rect | None:
-    """Return where the legend of a picture lies that has one."""
-    view = tool.view
-    if view.tools.of(LookTool).has_legend:
-        return place_legend(view.tools.above_bars(rect), scale)
-    through = view.tools.of(Frustums).through
-    if through.index is None or view.state.training.comparison != "error":
-        return None
-    return place_legend(through.photo_rect(rect), scale)
 
 
 def _choose_form(tool: Select, rect: Rect, scale: float) -> _BarForm:

@@ -41,6 +41,7 @@ from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.tool import Tool, ToolSet
 from splatview_viewer.scene_view.tool_strip import ToolStrip
+from splatview_viewer.ui.legend import place_legend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -379,6 +380,11 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
             self.data.release(self.picture)
 
     # -- tools ---------------------------------------------------------------------
+
+    def legend_place(self, rect: Rect, scale: float) -> Rect | None:
+        if self.tools.of(LookTool).has_legend:
+            return place_legend(self.tools.above_bars(rect), scale)
+        return self.tools.of(Frustums).through.legend_place(rect, scale)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         # A picture to keep has nothing on it that only helps to look.

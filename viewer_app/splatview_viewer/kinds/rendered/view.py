@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.core.settings import BACKDROP, BLACK
 from splatview_viewer.core.view import Info, Section, Wants
 from splatview_viewer.gpu.costs import scale_within, scaled_size
@@ -289,6 +290,12 @@ class RenderedView(SceneViewBase[RenderedContent, RenderedState]):
 
     def covered(self, rect: Rect) -> Sequence[Rect]:
         return self.tools.covered(rect)
+
+    def legend_place(self, rect: Rect, scale: float) -> Rect | None:
+        return self.tools.of(Frustums).through.legend_place(rect, scale)
+
+    def hand_on(self, rect: Rect) -> HandedOn:
+        return HandedOn(reason="A function of the script draws this scene.")
 
     def commands(self) -> Sequence[Command[Any]]:
         return commands_of(self)

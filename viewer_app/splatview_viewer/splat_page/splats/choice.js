@@ -3,12 +3,14 @@
 import {openContext} from "./gl.js";
 import {makeHand} from "./hand.js";
 import {makePanes} from "./panes.js";
+import {makeSlowLine} from "./slow_line.js";
 
 const MOST = 6e6, FEWEST = 1e5; // Gaussians that are asked for
 const BLOCK = 1024, SH_ROWS = 4; // of `store.js`: rows of a texture that a block's harmonics of degree 3 have
-const SLOW_LATENCY = 150, SLOW_RATE = 4000; // ms; bytes a ms
-const MEASURED = 7; // pictures after which a line is known to be slow
-const LARGE = 48 * 1024; // bytes of a picture that tells the rate
+const MOST_LOSSES = 3; // of the GPU, after which the viewer draws until the user says otherwise
+const SAID = 6000; // ms
+const HERE = "The camera moves without the viewer's machine and without the line.";
+const THERE = "Each move of the camera is a picture from the viewer's machine.";
 
 /**
  * @param {{el: Record<string, any>, send: (message: object) => void, pass: (message: object) => void,
@@ -17,53 +19,66 @@ const LARGE = 48 * 1024; // bytes of a picture that tells the rate
  *   leave: () => void}} page  What the page lends; `leave` gives the keyboard back to the viewer.
  */
 export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, leave}) {
-  const asked = new URLSearchParams(location.search).get("draw"); // here or there
+  const query = new URLSearchParams(location.search);
   const device = measureDevice();
+  const line = makeSlowLine();
+  let chosen = query.get("draw") || kept.get("draw"); // here or there, by the user; slow: here, by itself
   let most = device.most;
-  let chosen = asked ?? kept.get("draw"); // by the user; "": nothing
   let isOn = false;
   let trouble = ""; // why it is not on, though it is wanted
-  const latencies = [], rates = []; // of the last pictures: ms, and bytes a ms
-  let corner = null; // of the first picture, in the layout
+  let losses = 0; // of the GPU
+  let corner = null; // where the button goes; null: nowhere
 
   const panes = makePanes({
     stage: el.stage, over: el.canvas, send, time, changed: show, failed, lost: suspend, restored: resume,
   });
   const hand = makeHand({panes, pass, scale, isTyping});
 
-  /** Why this browser cannot draw; "" if it can. A software GPU only does if it is asked for. */
-  const obstacle = () => device.reason || (device.isSoftware && asked !== "here" ? "this browser has no GPU to draw with" : "");
+  const isWanted = () => chosen === "here" || chosen === "slow";
 
-  /** Tell the viewer who draws. A new connection has to be told, and one that is to begin anew. */
+  /** Why this browser does not draw, or would not; "" if it can. A software GPU only does if the user asks for it. */
+  function obstacle() {
+    const isTooSlow = device.isSoftware && chosen !== "here";
+    return device.reason || (isTooSlow ? "this browser has no GPU, so drawing here would be slow" : trouble);
+  }
+
+  /** Tell the viewer who draws from now on. A new connection has to be told, and one that is to begin anew. */
   function tell() {
-    const reason = isOn ? "" : obstacle() || trouble;
-    send({t: "draws", on: isOn, reason: reason.slice(0, 300), max_gaussians: Math.floor(most)});
+    isOn = isWanted() && !obstacle();
+    send({t: "draws", on: isOn, reason: sentence(obstacle()).slice(0, 300), max_gaussians: Math.floor(most)});
     show();
   }
 
   /** A connection is there. */
   function connected() {
     panes.restart();
-    isOn = (chosen === "here" || isOn) && !obstacle();
     tell();
   }
 
-  /** @param {boolean} on */
-  function turn(on) {
-    if (on === isOn) return;
+  /** @param {string} who  Is to draw, as the user says: here or there. */
+  function choose(who) {
+    const isNews = isOn !== (who === "here");
+    chosen = who;
+    kept.set("draw", who);
+    if (query.has("draw")) { // a reload has what was chosen last
+      query.set("draw", who);
+      history.replaceState(history.state, "", `?${query}${location.hash}`);
+    }
     trouble = "";
-    isOn = on && !obstacle();
-    if (isOn) panes.closeAll(); else panes.leave(true);
+    losses = 0;
+    if (!isNews) return show();
     most = device.most;
+    if (isOn) panes.leave(true); else panes.closeAll();
     tell();
   }
 
-  /** @param {string} reason @param {boolean} fewer */
+  /** @param {string} reason @param {boolean} fewer  Whether fewer Gaussians may do. */
   function failed(reason, fewer) {
     most /= 2;
-    isOn = fewer && most >= FEWEST;
-    if (!isOn) panes.leave(true);
-    trouble = reason;
+    if (!fewer || most < FEWEST) {
+      trouble = reason;
+      panes.leave(true);
+    }
     tell();
   }
 
@@ -71,62 +86,75 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
   function suspend(reason) {
     if (!isOn) return;
     if (panes.isComing) most = Math.max(most / 2, FEWEST); // that may have been too much for it
-    isOn = false;
+    losses += 1;
     trouble = reason;
-    panes.leave(false);
+    panes.leave(losses > MOST_LOSSES);
     tell();
   }
 
   function resume() {
-    if (isOn || !trouble) return;
+    if (!losses || losses > MOST_LOSSES) return;
     trouble = "";
-    isOn = true;
     tell();
   }
 
   /** Begin to draw by ourselves if pictures come slowly. The user's word counts more. */
-  function note(list, value) {
-    list.push(value);
-    if (list.length > MEASURED) list.shift();
-    if (isOn || chosen || trouble || obstacle() || device.isSoftware) return;
-    const isSlow = median(latencies) > SLOW_LATENCY || median(rates) < SLOW_RATE;
-    if (!isSlow) return;
-    turn(true);
-    say("Pictures come slowly: this browser draws the scene by itself now", 5000);
+  function noteLine() {
+    if (!corner || isWanted() || chosen === "there" || obstacle() || !line.isSlow) return;
+    chosen = "slow";
+    kept.set("draw", chosen);
+    tell();
+    say("Pictures come slowly, so this browser draws the scene by itself now", SAID);
   }
 
   // ---- the button
 
-  /** Say who draws, at the corner of the first picture. */
+  /** Say who draws, and what is still missing of it. */
   function show() {
-    const {all} = panes, [first] = all;
-    el.draws.hidden = !corner || Boolean(obstacle()); // the viewer's panel says why
-    const words = isOn && all.some((pane) => pane.drawing) ? "Drawn here" : "Drawn there";
-    const part = all.find((pane) => pane.drawing && pane.count < pane.total);
-    const count = part ? ` · ${part.count.toLocaleString("en")} of ${part.total.toLocaleString("en")}` : "";
-    el.draws.textContent = words + count;
+    const drawn = panes.all.filter((pane) => pane.drawing && !pane.canvas.hidden);
+    const told = drawn.find((pane) => missing(pane).length) ?? drawn[0];
+    const words = isOn && told ? ["Drawn here", ...missing(told)] : ["Drawn there"];
+    const coming = panes.all.find((pane) => pane.pass);
+    el.drawcorner.hidden = !corner;
+    put(el.draws, words.join(" · "));
+    el.draws.classList.toggle("coming", Boolean(coming));
+    el.draws.style.setProperty("--share", coming ? coming.taken / coming.pass.bytes : 1);
     el.drawhere.checked = isOn;
-    el.drawhere.disabled = !isOn && Boolean(obstacle());
-    const reason = obstacle() || trouble || (isOn && first && !first.drawing ? first.reason : "");
-    el.drawreason.textContent = reason ? `Pictures come from the viewer's machine: ${reason}` : isOn
-      ? "The camera moves without the viewer's machine and without the line."
-      : "Each move of the camera is a picture from the viewer's machine.";
+    el.drawhere.disabled = Boolean(device.reason);
+    const reason = isOn ? panes.all.find((pane) => !pane.drawing)?.reason : sentence(obstacle());
+    put(el.drawreason, reason ? `The viewer's machine draws. ${reason}` : isOn ? HERE : THERE);
+    put(el.drawfacts, isOn && told ? facts(told) : "");
   }
 
-  /** @param {{size: number[], panes: [number, number[]][]}} layout */
-  function takeLayout(layout) {
-    panes.takeLayout(layout);
-    corner = layout.panes.length ? layout.panes[0][1] : null;
-    if (corner) {
-      const [x, y, width, height] = corner, [wide, high] = layout.size;
-      el.drawcorner.style.right = `${100 * (1 - (x + width) / wide)}%`;
-      el.drawcorner.style.bottom = `${100 * (1 - (y + height) / high)}%`;
+  /** What is missing of a pane's picture, in words. */
+  function missing({count, total, form, stored}) {
+    const words = [];
+    if (count < Math.min(total, Math.floor(most))) words.push("coarse");
+    else if (form === "quick" || (form === "exact" && stored)) words.push(form);
+    if (count < total) words.push(`${grouped(count)} of ${grouped(total)}`);
+    return words;
+  }
+
+  function facts({count, total, form}) {
+    const extent = count < total ? `The most important ${grouped(count)} of ${grouped(total)}` : `All ${grouped(total)}`;
+    return `${extent} Gaussians, ${form === "harmonics" ? "exact, with harmonics" : form}.`;
+  }
+
+  /** @param {{x: number, y: number, width: number, height: number} | null} part  Of the page: the button goes into its
+   * lower right corner. */
+  function takeCorner(part) {
+    corner = part;
+    if (part) {
+      el.drawcorner.style.right = `calc(100% - ${(part.x + part.width) / scale()}px)`;
+      el.drawcorner.style.bottom = `calc(100% - ${(part.y + part.height) / scale()}px)`;
+      el.drawcorner.style.maxWidth = `${part.width / scale()}px`;
     }
     show();
   }
 
   function toggleBox() {
     el.drawbox.hidden = !el.drawbox.hidden;
+    el.draws.setAttribute("aria-expanded", String(!el.drawbox.hidden));
     if (el.drawbox.hidden) leave();
   }
 
@@ -134,20 +162,20 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
   el.drawcorner.addEventListener("keydown", (e) => {
     if (e.key === "Escape" && !el.drawbox.hidden) toggleBox();
   });
-  el.drawhere.addEventListener("change", () => {
-    chosen = el.drawhere.checked ? "here" : "there";
-    kept.set("draw", chosen);
-    turn(el.drawhere.checked);
-  });
+  el.drawhere.addEventListener("change", () => choose(el.drawhere.checked ? "here" : "there"));
 
   return {
-    panes, connected, takeLayout, take: hand.take,
-    noteLatency: (ms) => note(latencies, ms),
+    panes, connected, choose, takeCorner, takeLayout: panes.takeLayout, take: hand.take,
+    noteLatency(ms) {
+      line.noteLatency(ms);
+      noteLine();
+    },
     noteRate(bytes, ms) {
-      if (bytes >= LARGE && ms > 0) note(rates, bytes / ms);
+      line.noteRate(bytes, ms);
+      noteLine();
     },
     /** What is drawn here, for tests and diagnosis. */
-    state: () => ({on: isOn, reason: obstacle() || trouble, panes: panes.all.map((pane) => ({
+    state: () => ({on: isOn, reason: obstacle(), words: el.draws.textContent, panes: panes.all.map((pane) => ({
       number: pane.number, shown: !pane.canvas.hidden, moving: pane.canvas.classList.contains("moving"),
       version: pane.splats.version?.number ?? 0, count: pane.count, total: pane.total, form: pane.form,
       reason: pane.reason, place: pane.orbit?.place() ?? null,
@@ -164,8 +192,9 @@ function measureDevice() {
   return {reason, isSoftware, most: Math.min(Math.floor(rows / SH_ROWS) * BLOCK, MOST)};
 }
 
-/** NaN until enough was measured. */
-function median(values) {
-  if (values.length < MEASURED) return NaN;
-  return [...values].sort((a, b) => a - b)[MEASURED >> 1];
+const grouped = (count) => count.toLocaleString("en");
+const sentence = (words) => words && `${words[0].toUpperCase()}${words.slice(1)}.`;
+
+function put(element, words) {
+  if (element.textContent !== words) element.textContent = words;
 }

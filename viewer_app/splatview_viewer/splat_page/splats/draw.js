@@ -21,6 +21,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     version: null, // that is drawn
     onlost: () => {}, // called when the GPU has gone, and `reason` says so
     onrestored: () => {}, // called when the GPU has come back, without any version
+    onfailed: () => {}, // called when nothing can be drawn any more, and `reason` says why
     /** Why pictures should come from the viewer instead; "": they need not. */
     get reason() {
       return trouble || (isSoftware ? "this browser draws without a GPU" : "");
@@ -117,8 +118,12 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     const {camera, options} = view;
     if (canvas.width !== camera.width) canvas.width = camera.width;
     if (canvas.height !== camera.height) canvas.height = camera.height;
-    parts.passes.draw(parts.store.drawn(), camera, options);
-    finishDraws(order.drawn);
+    try {
+      parts.passes.draw(parts.store.drawn(), camera, options);
+      finishDraws(order.drawn);
+    } catch (error) {
+      fail(error.message);
+    }
   }
 
   /** Have the worker sort for the newest view, unless the order is there already. */
@@ -152,10 +157,13 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (again || committed || !isOrder) sort();
   };
 
-  sorter.onerror = () => {
+  sorter.onerror = ({message}) => fail(message ? `sorting stopped: ${message}` : "this page may start no worker for sorting");
+
+  function fail(reason) {
     close();
-    trouble = "the script that sorts cannot run beside this page";
-  };
+    trouble = reason;
+    splats.onfailed();
+  }
 
   function finishDraws(last) {
     const done = waiting.filter(([each]) => each <= last);
@@ -188,7 +196,8 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
 
   function restore() {
     open();
-    splats.onrestored(); // all versions are gone
+    if (parts) splats.onrestored(); // all versions are gone
+    else splats.onfailed();
   }
 
   function close() {

@@ -12,7 +12,8 @@ const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows 
  *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[]}} Drawing
  * @typedef {{pane: number, drawing: Drawing | null, reason: string}} HandedScene
  * @typedef {{pane: number, pass: number, version: number, refines: boolean, count: number, total: number, form: string,
- *   sh_degree: number, sh_stored: number, origin: number[], antialiased: boolean, bytes: number}} SceneBegin
+ *   has_harmonics: boolean, sh_degree: number, sh_stored: number, origin: number[], antialiased: boolean,
+ *   bytes: number}} SceneBegin
  * @typedef {{pane: number, pass: number, number: number, part: "quick" | "exact" | "harmonics", first: number,
  *   count: number, bytes: number}} Blocks
  * @typedef {{pane: number, pass: number, number: number, is_whole: boolean}} SceneEnd
@@ -33,28 +34,29 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   let placed = 0; // places that were sent over this connection
 
   function open(number) {
-    const canvas = document.createElement("canvas");
+    const canvas = document.createElement("canvas"), splats = makeSplats(canvas);
     canvas.className = "pane";
     canvas.hidden = true;
     canvas.setAttribute("aria-hidden", "true");
     stage.insertBefore(canvas, over);
     const pane = {
-      number, canvas, splats: makeSplats(canvas), box: boxes.get(number) ?? [0, 0, 1, 1], reason: "",
+      number, canvas, splats, box: boxes.get(number) ?? [0, 0, 1, 1], reason: "",
       drawing: null, // as the viewer said last
       look: null, // of that, as it is drawn
       orbit: null, camera: null, // the second is drawn exactly, until a hand has moved the first
       placed: 0, // number of the last place that was sent
       moves: 0, // by how many hands it is moved: a drag, the wheel, keys
-      pass: null, // that comes
-      count: 0, total: 0, form: "", // of what is drawn
+      pass: null, taken: 0, // that comes, and bytes of it that have come
+      count: 0, total: 0, form: "", stored: 0, // of what is drawn
       isLeaving: false, isEnding: false, // the next picture is the viewer's; and nothing is kept
       isAnswered: false, settling: 0, // after a move
     };
-    pane.splats.onlost = () => {
+    splats.onlost = () => {
       canvas.hidden = true;
-      lost(pane.splats.reason);
+      lost(splats.reason);
     };
-    pane.splats.onrestored = restored;
+    splats.onrestored = restored;
+    splats.onfailed = () => failed(splats.reason, false);
     panes.set(number, pane);
     arrange(pane);
     return pane;
@@ -131,10 +133,14 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   /** @param {HandedScene} message */
   function takeHanded({pane: number, drawing, reason}) {
-    const pane = panes.get(number) ?? open(number);
-    pane.reason = reason;
-    if (drawing) take(pane, drawing); else leavePane(pane);
-    changed();
+    try {
+      const pane = panes.get(number) ?? open(number);
+      pane.reason = reason;
+      if (drawing) take(pane, drawing); else leavePane(pane);
+      changed();
+    } catch (error) {
+      failed(`this browser cannot draw: ${error.message}`, false);
+    }
   }
 
   function take(pane, drawing) {
@@ -154,13 +160,14 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     const pane = panes.get(message.pane);
     if (!pane) return;
     const {version, pass, count, sh_degree, sh_stored, origin, antialiased} = message;
-    pane.pass = message;
+    Object.assign(pane, {pass: message, taken: 0});
     if (message.refines) {
       if (pane.splats.version?.number !== version) pane.pass = null;
     } else if (!pane.splats.begin({number: version, pass, count, sh_degree, sh_stored, origin, antialiased})) {
       pane.pass = null;
       failed(pane.splats.reason, true);
     }
+    changed();
   }
 
   /** @param {Blocks} message @param {ArrayBuffer[]} parts  Of their bytes. */
@@ -170,6 +177,8 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       if (pane?.pass?.pass === message.pass) {
         const bytes = joined(parts, message.bytes), piece = message.bytes / count;
         for (let i = 0; i < count; ++i) pane.splats.put(first + i, part, bytes.slice(i * piece, (i + 1) * piece));
+        pane.taken += message.bytes;
+        changed();
       }
     } catch (error) {
       pane.pass = null;
@@ -184,11 +193,11 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     if (is_whole && pass && pass.pass === passNumber) {
       pane.pass = null;
       if (pass.refines || await pane.splats.commit()) {
-        const {count, total, form} = pass;
-        Object.assign(pane, {count, total, form});
+        const {count, total, has_harmonics, form, sh_stored} = pass;
+        Object.assign(pane, {count, total, form: has_harmonics ? "harmonics" : form, stored: sh_stored});
         draw(pane);
-        changed();
       }
+      changed();
     }
     send({t: "taken", number: messageNumber});
   }

@@ -11,7 +11,8 @@ import {makeTouch} from "./touch.js";
  * @typedef {import("./layers.js").Interface} Interface  The next binary message is its files.
  * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key: string, most: number,
  *     command: string}
- *   | {t: "caption", title: string, trouble: string, typing: boolean, light: boolean}
+ *   | {t: "caption", title: string, trouble: string, typing: boolean, light: boolean,
+ *     corner: {x: number, y: number, width: number, height: number} | null}
  *   | {t: "clipboard", text: string}
  *   | {t: "offer", name: string, key: string, size: number}
  *   | {t: "ask", favour: string}
@@ -46,7 +47,9 @@ el.unloaded.hidden = true;
 
 const link = {
   socket: null, open: false, since: 0, opening: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
-  next: 0, lost: 0, lostAt: "", command: "", refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false, light: false}, welcome: null,
+  next: 0, lost: 0, lostAt: "", command: "", refusal: "", ended: false, outdated: false,
+  undrawn: "", welcome: null,
+  caption: {title: "", trouble: "", typing: false, light: false, corner: null},
 };
 
 const token = takeToken();
@@ -186,14 +189,16 @@ function takeAnswer(answer) {
   } else if (answer.t === "welcome") {
     clearTimeout(link.opening);
     Object.assign(link, {welcome: answer, command: answer.command, refusal: "", tries: 0});
-    takeCaption({...link.caption, title: "", trouble: "", typing: false}); // until it says otherwise
-    if (drawing) drawing.connected();
+    takeCaption({...link.caption, title: "", trouble: "", typing: false, corner: null}); // until it says otherwise
+    tellWhoDraws();
   } else if (answer.t === "caption") {
     takeCaption(answer);
   } else if (answer.t === "clipboard") {
     copy(answer.text);
   } else if (answer.t === "offer") {
     files.fetchOffer(answer);
+  } else if (answer.t === "ask" && answer.favour.startsWith("draw_")) {
+    if (drawing) drawing.choose(answer.favour.slice("draw_".length));
   } else if (answer.t === "ask") {
     favours.take(answer.favour);
   }
@@ -205,6 +210,7 @@ function takeCaption(caption) {
   document.title = caption.title || "splatview";
   body.toggle("light", caption.light);
   setTyping(caption.typing);
+  if (drawing) drawing.takeCorner(caption.corner);
 }
 
 /** Say over the picture what there is to say about it and the connection. */
@@ -732,7 +738,11 @@ if (!framed) focusViewer(); // inside a notebook the focus is the notebook's
 showState();
 connect();
 // Without them scenes come as pictures.
-loadDrawing().catch((error) => console.info(`This page draws no scenes: ${error.message}`));
+loadDrawing().catch((error) => {
+  console.info(`This page draws no scenes: ${error.message}`);
+  link.undrawn = "This browser cannot run what would draw scenes.";
+  if (link.welcome) tellWhoDraws();
+});
 
 /** Have the scripts that draw scenes in this browser, beside what the page does meanwhile. */
 async function loadDrawing() {
@@ -740,8 +750,15 @@ async function loadDrawing() {
   drawing = makeChoice({
     el, send, pass, time, say: toast, kept: store, leave: focusViewer, scale: () => view.scale, isTyping: () => link.caption.typing,
   });
-  if (link.welcome) drawing.connected();
+  if (link.welcome) tellWhoDraws();
   if (layers.layout()) drawing.takeLayout(layers.layout());
+  drawing.takeCorner(link.caption.corner);
+}
+
+/** Tell a viewer that has just come. */
+function tellWhoDraws() {
+  if (drawing) drawing.connected();
+  else if (link.undrawn) pass({t: "draws", on: false, reason: link.undrawn, max_gaussians: 0});
 }
 
 /** What the page does just now, for tests and diagnosis. */

@@ -1,0 +1,171 @@
+"""The switch in the panel between a page that draws a scene and the viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support import widgets
+from support.house import House
+from support.scene_files import ply_columns, truth, write_ply
+
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.screen import Favour, Rect, SceneDrawing
+from splatview_viewer.shell.page_corner import HEIGHT
+from splatview_viewer.shell.user import User
+from splatview_viewer.web import messages as m
+
+
+class SwitchedPage:
+    """A page whose user has a scene and an image to show."""
+
+    def __init__(self, house: House, width: int, height: int) -> None:
+        self.house = house
+        self.page = house.page(width, height)
+        self.user: User = house.users[self.page]
+        self.asked: list[str] = []
+        self._caption = m.Caption()
+        house.until(self._has_view)
+
+    def _has_view(self) -> bool:
+        return self.user.view is not None and not self.user.view.empty
+
+    @property
+    def view(self) -> Any:
+        assert self.user.view is not None
+        return self.user.view.view
+
+    def _read(self) -> None:
+        """Take what the viewer has sent."""
+        for message in self.page.messages():
+            if isinstance(message, m.Ask):
+                self.asked.append(message.favour)
+            elif isinstance(message, m.Caption):
+                self._caption = message
+
+    def is_asked(self, favour: Favour) -> bool:
+        self._read()
+        return favour in self.asked
+
+    def says(self, drawing: m.Draws, state: str | None) -> None:
+        """Have the page say who draws, and wait until the panel says so; None: nothing."""
+        self.page.send(drawing)
+        expected = SceneDrawing(drawing.on, drawing.max_gaussians > 0, drawing.reason)
+        self.house.until(lambda: self.user.screen.state.drawing == expected)
+        self.until_panel_says(state)
+
+    def until_panel_says(self, state: str | None) -> None:
+        self.house.until(lambda: self.panel_state() == state and self.is_settled())
+
+    def change(self, **fields: Any) -> None:
+        self.view.change(**fields)
+        self.user.mark()
+
+    def is_settled(self) -> bool:
+        """Return whether nothing is left to draw or to send."""
+        return not self.user.waiting and not self.user.schedule.pictures_dirty
+
+    def panel_state(self) -> str | None:
+        sections, _ = self.user.layout.active.describe("look")
+        states = [section.state for section in sections if section.title == "Drawing"]
+        return states[0] if states else None
+
+    def press(self, name: str) -> None:
+        """Press a part of the switch."""
+        x, y = widgets.middle(name)
+        for event in (ev.PointerMove(x, y), ev.PointerPress(x, y)):
+            self.page.send(event)
+        self.page.send(ev.PointerRelease(x, y))
+
+    def corner(self) -> Rect | None:
+        self._read()
+        return self._caption.corner
+
+    def until_corner_ends_at(self, bottom: int | None) -> None:
+        """Wait until the free corner of the page ends there; None: there is none."""
+
+        def is_there() -> bool:
+            corner = self.corner()
+            return (None if corner is None else corner.y + corner.height) == bottom
+
+        self.house.until(is_there)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(500)))
+    image = tmp_path / "image.png"
+    Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(image)
+    with House(scene, image) as new_house:
+        yield new_house
+
+
+def test_panel_switches_who_draws(house: House) -> None:
+    page = SwitchedPage(house, 900, 1000)
+    assert page.panel_state() is None, "the page has not said anything yet"
+    page.says(m.Draws(on=True), "here")
+    page.press("There")
+    house.until(partial(page.is_asked, "draw_there"))
+    page.says(m.Draws(on=False), "there")
+    page.press("Here")
+    house.until(partial(page.is_asked, "draw_here"))
+    # What the viewer has to draw is drawn there for as long as it has to.
+    page.says(m.Draws(on=True), "here")
+    selection = page.view.state.selection
+    page.change(selection=replace(selection, marked=(1, 2)))
+    page.until_panel_says("there")
+    assert "marked" in page.user.layout.active.reason_against_page
+    page.change(selection=selection)
+    page.until_panel_says("here")
+    # A window draws nothing by itself.
+    assert house.app.screen.state.drawing is None
+    # Nor is there a switch beside what is no scene.
+    image = next(e for e in house.app.catalogue.entries if e.kind == "image")
+    page.user.select(image.key)
+    page.until_panel_says(None)
+    page.until_corner_ends_at(None)
+
+
+def test_a_page_that_cannot_draw_says_why(house: House) -> None:
+    page = SwitchedPage(house, 900, 1000)
+    reason = "This browser has no WebGL2."
+    page.says(m.Draws(on=False, reason=reason, max_gaussians=0), "there")
+    assert page.user.screen.state.drawing == SceneDrawing(False, False, reason)
+    page.press("Here")
+    # One that only does not yet can be asked.
+    page.says(m.Draws(on=False, reason="This browser has no GPU."), "there")
+    page.press("Here")
+    house.until(partial(page.is_asked, "draw_here"))
+    assert page.asked == ["draw_here"]
+
+
+def test_the_corner_of_a_page_covers_nothing(house: House) -> None:
+    page = SwitchedPage(house, 900, 1000)
+    picture = page.user.layout.active.rect
+    page.until_corner_ends_at(picture.y + picture.height)
+    page.change(show="depth")
+    legend = Rect(0, 0, 0, 0)
+
+    def has_legend() -> bool:
+        nonlocal legend
+        legend = page.view.legend_place(picture, 1.0) or legend
+        return legend.height > 0
+
+    house.until(has_legend)
+    page.until_corner_ends_at(legend.y)
+    phone = SwitchedPage(house, 390, 844)
+    phone.until_corner_ends_at(phone.user.interface.zones.time.y)
+    # The sheet takes the picture's lower half with it.
+    phone.user.toggle_panel()
+    phone.until_corner_ends_at(phone.user.interface.zones.time.y)
+    # Where the panel lies over the picture, there is no room below.
+    narrow = SwitchedPage(house, 620, 500)
+    assert narrow.user.interface.zones.form == "narrow"
+    corner = narrow.corner()
+    assert corner is None or corner.height >= HEIGHT
