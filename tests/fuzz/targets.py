@@ -328,6 +328,7 @@ PAGE: list[Any] = [
     m.Lost(),
     m.Draws(on=True, max_gaussians=4_000_000),
     m.Taken(7),
+    ev.Ranged(pane=1, show="depth", low=0.5, high=4.0),
     ev.Placed(
         pane=1,
         number=2,

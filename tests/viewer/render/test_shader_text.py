@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     import moderngl
 
 FULLSCREEN = "fullscreen.vert"
-SHOW_DEFINES = ((), ("ALPHA",), ("NUMBERS",), ("NUMBERS", "DEPTH"))
+SHOW_DEFINES = (
+    (),
+    ("ALPHA",),
+    ("NUMBERS",),
+    ("NUMBERS", "DEPTH"),
+    ("NUMBERS", "SAMPLE"),
+    ("NUMBERS", "DEPTH", "SAMPLE"),
+)
 
 
 def test_all_variants_compile_in_both_languages(ctx: moderngl.Context) -> None:

@@ -17,7 +17,7 @@ from support.scene_files import alpha_of, ply_columns, truth, write_ply
 from support.web_clients import Page
 
 from splatview_viewer.core import events as ev
-from splatview_viewer.core.handed import HandedPlace
+from splatview_viewer.core.handed import HandedLook, HandedPlace
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.kinds.gaussians.inspect import Inspect
@@ -54,6 +54,11 @@ class ScenePage(NamedTuple):
         drawing = self.handed.drawing
         assert drawing is not None
         return drawing.place
+
+    def look(self) -> HandedLook | None:
+        """Return how the page draws the pane; None where it does not."""
+        drawing = self.handed.drawing
+        return None if drawing is None else drawing.look
 
     def await_place(self, **expected: Any) -> None:
         """Wait until the place that the page has is so."""
@@ -186,6 +191,46 @@ def test_what_is_inspected_stands_out_in_the_page(reader: ScenePage) -> None:
         return not page.scenes.drawn[reader.pane].marked
 
     house.until(is_unmarked)
+    assert page.waiting == 0
+    assert reader.view.picture.is_empty, "nothing was drawn for it"
+
+
+def test_legend_has_the_range_that_the_page_measures(reader: ScenePage) -> None:
+    house, page, _ = reader
+
+    def measures() -> bool:
+        look = reader.look()
+        return look is not None and look.paint == "depth" and look.range is None
+
+    reader.change(show="depth")
+    house.until(measures)
+    house.until(reader.is_settled)
+    assert not reader.view.writes_about_picture()
+    # Of another pane, of what is not shown any more, and no range.
+    page.send(ev.Ranged(pane=reader.pane + 99, show="depth", low=1, high=2))
+    page.send(ev.Ranged(pane=reader.pane, show="overdraw", low=0, high=9))
+    with pytest.raises(ValueError, match="above"):
+        ev.Ranged(pane=reader.pane, show="depth", low=4, high=3)
+    ends = (1.5, 4.25)
+    page.send(ev.Ranged(pane=reader.pane, show="depth", low=1.5, high=4.25))
+
+    def has_range() -> bool:
+        return reader.view.number_range == ends
+
+    house.until(has_range)
+    house.until(reader.is_settled)
+    assert reader.view.writes_about_picture()
+    assert "depth 1.5 to 4.25" in reader.view.tools.details()
+    reader.change(show="overdraw")
+    house.until(reader.is_settled)
+    assert not reader.view.writes_about_picture(), "another range is on its way"
+    reader.change(show="depth", depth_range=(1.0, 3.0))
+
+    def is_given() -> bool:
+        look = reader.look()
+        return look is not None and look.range == (1.0, 3.0)
+
+    house.until(is_given)
     assert page.waiting == 0
     assert reader.view.picture.is_empty, "nothing was drawn for it"
 

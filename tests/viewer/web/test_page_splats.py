@@ -23,6 +23,8 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.kinds.gaussians.picture import NumberPicture
+from splatview_viewer.kinds.gaussians.state import paint_of
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import color_maps
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from support.pages import Open, Viewer
 
     from splatview_viewer.geometry.cameras import CameraModel
+    from splatview_viewer.kinds.gaussians.state import Show
 
 MOST_BYTES = 40_000
 """Bytes that come to a browser for all that draws there."""
@@ -123,6 +126,23 @@ def test_canvas_shows_background_depth_and_selection(
     colors = color_maps.colors("turbo", (depth - 2) / 4) * alpha * 255
     got = splats.draw_canvas(camera, paint="depth", range=[2, 6])
     assert psnr(got, colors, 255) >= 45
+    # The range is measured as here, where none is given.
+    splats.run("() => { splats.onranged = (range) => { window.range = range; }; }")
+    shows: list[Show] = ["depth", "overdraw"]
+    for show in shows:
+        paint = paint_of(show)
+        options = RenderOptions(depth=show == "depth", paint=paint)
+        numbers = NumberPicture(ctx)
+        numbers.source(renderer.render(camera, options), 0.0, PAINTS[paint])
+        measured = splats.draw_canvas(camera, paint=show)
+        page_range = splats.run("range")
+        assert page_range["show"] == show
+        low, high = numbers.range
+        assert page_range["low"] == pytest.approx(low, rel=2e-3)
+        assert page_range["high"] == pytest.approx(high, rel=2e-3)
+        given = splats.draw_canvas(camera, paint=show, range=[low, high])
+        assert psnr(measured, given, 255) >= 45
+        numbers.close()
     got = splats.draw_canvas(camera, paint="alpha")
     assert psnr(got, np.repeat(alpha, 3, 2) * 255, 255) >= 50
     renderer.close()

@@ -200,6 +200,25 @@ class Placed(_Event, frozen=True, tag="place"):
     place: HandedPlace
 
 
+class Ranged(_Event, frozen=True, tag="range"):
+    """A page that draws numbers by colours has measured what lies at both ends.
+
+    It does so in its own picture: a moved camera costs nothing here. It tells the numbers
+    once the camera rests, if they are others than before.
+    """
+
+    pane: Annotated[int, Meta(ge=0, le=2**53)]
+    """The number of a `Pane`."""
+    show: Annotated[str, Meta(max_length=32)]
+    """What is shown, as `HandedLook.paint`."""
+    low: Annotated[float, Meta(ge=0, le=1e30)]
+    high: Annotated[float, Meta(ge=0, le=1e30)]
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} lies above high {self.high}")
+
+
 PageEvent = (
     PointerMove
     | PointerLeave
@@ -212,6 +231,7 @@ PageEvent = (
     | Resize
     | Screenshot
     | Placed
+    | Ranged
 )
 """The events that a page sends."""
 Event = PageEvent | Expose | Close | FileDrop

@@ -81,8 +81,9 @@ class HandedLook(msgspec.Struct, frozen=True, kw_only=True):
     background: tuple[float, float, float]
     map: tuple[float, ...] = ()
     """Colours of what is shown by numbers, RGB after RGB; none for other paints."""
-    range: tuple[float, float] = (0.0, 1.0)
-    """The numbers at both ends of the map."""
+    range: tuple[float, float] | None = None
+    """The numbers at both ends of the map; None: the screen measures them in its picture,
+    as `render.number_range` says, and tells them (`events.Ranged`)."""
 
 
 class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):

@@ -318,6 +318,13 @@ class View(Generic[Data, State]):
         """
         return HandedOn()
 
+    def take_range(self, show: str, ends: tuple[float, float]) -> bool:
+        """Take the range of numbers that a screen has measured in a picture of its own.
+
+        Returns whether what is written over the picture has to be drawn again.
+        """
+        return False
+
     def draw_over_handed(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw what lies over a picture that was handed on: colours times their alpha."""
 

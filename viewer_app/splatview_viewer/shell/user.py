@@ -306,6 +306,8 @@ class User(UserActions):
                 self.do(self.layout.active.keep_picture)
             case ev.Placed():
                 self._take_place(event)
+            case ev.Ranged():
+                self._take_range(event)
             case _:
                 return False
         return True
@@ -316,6 +318,11 @@ class User(UserActions):
             if viewport.number == event.pane:
                 self.layout.activate(viewport)
                 viewport.take_place(event)
+
+    def _take_range(self, event: ev.Ranged) -> None:
+        for viewport in self.layout.visible_viewports:
+            if viewport.number == event.pane:
+                viewport.take_range(event)
 
     def _offer_interface(self, event: Event, viewport: Viewport, now: float) -> bool:
         """Offer an event to the interface; return whether it is for that alone."""

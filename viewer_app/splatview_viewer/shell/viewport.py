@@ -238,6 +238,15 @@ class Viewport:
         if has_changed:
             self.user.mark()
 
+    def take_range(self, event: ev.Ranged) -> None:
+        """Write what the colours of a picture mean that the screen draws by itself."""
+        ends = (event.low, event.high)
+        has_changed = self._attempt(
+            "input", lambda _, view: view.take_range(event.show, ends), False
+        )
+        if has_changed:
+            self.user.mark_interface()
+
     def commands(self) -> Sequence[Command[Any]]:
         """Return what the user can ask of what it shows; each is run with the view."""
         commands = self._attempt("commands", lambda _, view: view.view.commands(), ())

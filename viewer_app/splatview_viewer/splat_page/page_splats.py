@@ -10,6 +10,7 @@ import json
 from importlib import resources
 
 from splatview_viewer.geometry.cameras import FAR, MODELS, NEAR
+from splatview_viewer.render import number_range
 from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
@@ -84,6 +85,12 @@ def _facts() -> dict[str, object]:
         "pixels_per_gaussian": quads.PIXELS_PER_GAUSSIAN,
         "transmittance_min": TRANSMITTANCE_MIN,
         "point_reach": RenderOptions().point_reach,
+        "range": {
+            "shares": number_range.SHARES,
+            "seen_alpha": number_range.SEEN_ALPHA,
+            "period_ms": number_range.PERIOD_S * 1000,
+            "sample": number_range.SAMPLE,
+        },
         "map": color_maps.table("turbo").ravel().tolist(),
         "uniforms": {
             "eps_2d": EPS_2D,

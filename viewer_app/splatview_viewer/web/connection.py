@@ -20,6 +20,7 @@ from splatview_viewer.core.events import (
     PointerMove,
     PointerPress,
     PointerRelease,
+    Ranged,
     Resize,
 )
 from splatview_viewer.web import messages as m
@@ -83,7 +84,7 @@ class _PageInbox(Inbox[m.PageInput]):
             return False
         if isinstance(new, PointerMove):
             return not self._buttons or self._moves_left <= 0
-        if isinstance(new, Placed) and isinstance(last, Placed):
+        if isinstance(new, (Placed, Ranged)) and isinstance(last, (Placed, Ranged)):
             return new.pane == last.pane
         return isinstance(new, Resize)
 

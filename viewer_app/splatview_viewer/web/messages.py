@@ -8,8 +8,8 @@ the content of `Blocks`; a picture and blocks never come between each other's pa
 A page that says `Draws` draws the Gaussians of panes by itself. For each pane it gets a
 `HandedScene` whenever the viewer's side of it changes, and the Gaussians in passes:
 `SceneBegin`, any number of `Blocks`, `SceneEnd`. `MarkedScene` may come at any time. It
-answers `Blocks` and `SceneEnd` by `Taken`, and sends the event `Placed` when its user has
-moved the camera.
+answers `Blocks` and `SceneEnd` by `Taken`, and sends the events `Placed` when its user has
+moved the camera, and `Ranged` when numbers that it shows by colours have another range.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """

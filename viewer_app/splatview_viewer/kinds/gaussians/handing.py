@@ -185,8 +185,6 @@ def _reason_against(view: GaussianView) -> str:
     state = view.state
     if len(state.selection.marked) > _MOST_MARKED:
         return f"More than {_MOST_MARKED:,} Gaussians are marked."
-    if SHOWS[state.show].is_mapped and _range_by_hand(view) is None:
-        return "The range of its colours is measured in the picture."
     if view.tools.of(Frustums).shows_photo:
         return "A photograph is compared with the picture."
     return ""
@@ -253,9 +251,8 @@ def _handed_look(view: GaussianView) -> HandedLook:
         point_reach=options.point_reach,
         background=view.background,
     )
-    value_range = _range_by_hand(view)
-    if not SHOWS[state.show].is_mapped or value_range is None:
+    if not SHOWS[state.show].is_mapped:
         return look
     table = color_maps.table(state.color_map)
     colors = tuple(table.ravel().tolist())
-    return msgspec.structs.replace(look, map=colors, range=value_range)
+    return msgspec.structs.replace(look, map=colors, range=_range_by_hand(view))

@@ -49,7 +49,9 @@ class LookTool(Tool["GaussianView"]):
     def has_legend(self) -> bool:
         """True if numbers are shown by colours, whose legend lies over the picture."""
         view = self.view
-        if not SHOWS[view.state.show].is_mapped or view.picture.source is None:
+        picture = view.picture
+        is_drawn = picture.source is not None or picture.handed_to is not None
+        if not SHOWS[view.state.show].is_mapped or not is_drawn:
             return False
         low, high = view.number_range
         return high > low
@@ -110,7 +112,7 @@ class LookTool(Tool["GaussianView"]):
             tip = "Colours that stand for numbers"
             name = ui.choice("Colour map", tip, state.color_map, color_maps.NAMES)
             state = _edited(state, color_map=name)
-        automatic = self.view.picture.number_picture.range
+        automatic = self.view.measured_range
         if show == "depth":
             tip = "The depths at both ends of the colour map"
             depths = ui.value_range(tip, state.depth_range, automatic)

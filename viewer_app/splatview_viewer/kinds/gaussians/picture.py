@@ -15,6 +15,7 @@ from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.kinds.gaussians.state import SHOWS
+from splatview_viewer.render import number_range
 from splatview_viewer.render.gl.passes import texture_source
 from splatview_viewer.render.paints import PAINTS
 from splatview_viewer.scene import color_maps
@@ -34,14 +35,8 @@ if TYPE_CHECKING:
     from splatview_viewer.render.paints import PaintFacts
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
-_MIN_RANGE_ALPHA = 0.3
-"""Alpha from which on a pixel counts for the range."""
 _MIN_MEAN_ALPHA = 1e-6
 """Alpha from which on a pixel has a mean of what was blended."""
-_RANGE_PERIOD = 0.25
-"""Seconds between looks at the range of a picture on a GPU, which wait for it."""
-_RANGE_SAMPLE = 1 << 17
-"""Pixels that are looked at for that."""
 
 
 GpuTask = tuple[object, ...]
@@ -85,6 +80,14 @@ class DevicePicture(NamedTuple):
     background: Color
 
 
+class HandedRange(NamedTuple):
+    """The range of numbers in a picture that a screen draws by itself."""
+
+    show: Show
+    ends: tuple[float, float]
+    """As `NumberPicture.range`."""
+
+
 class ViewportPicture:
     """The picture of one viewport. `SceneCache.update_picture` fills it.
 
@@ -114,6 +117,8 @@ class ViewportPicture:
         """The camera of a screen that draws it by itself; None: it is drawn here."""
         self.handed_selection = EVERYTHING
         """The Gaussians that such a screen draws."""
+        self.handed_range: HandedRange | None = None
+        """The range of numbers that such a screen has measured last."""
         self.number_picture = NumberPicture(ctx)
         self._ctx = ctx
         self._copy: _PictureCopy | None = None
@@ -432,7 +437,7 @@ class NumberPicture:
             assert sums is not None, "drawn without depth"
             means = sums / alpha.clamp(min=_MIN_MEAN_ALPHA)
             values = torch.where(alpha > _MIN_MEAN_ALPHA, means, 0.0)
-        if now - self._ranged_at >= _RANGE_PERIOD:
+        if now - self._ranged_at >= number_range.PERIOD_S:
             self._ranged_at = now
             self.range = self._find_range(values, alpha)
         return values
@@ -443,16 +448,15 @@ class NumberPicture:
         """Return the range of the numbers (H, W) of what is seen; waits for a GPU."""
         import torch
 
-        # An odd step does not keep to some columns.
-        step = max(alpha.numel() // _RANGE_SAMPLE, 1) | 1
-        is_seen = alpha.reshape(-1)[::step] > _MIN_RANGE_ALPHA
+        step = number_range.sample_step(alpha.numel())
+        is_seen = alpha.reshape(-1)[::step] > number_range.SEEN_ALPHA
         sample = values.reshape(-1)[::step][is_seen]
         if not len(sample):
             return (0.0, 0.0)
-        shares = sample.new_tensor([0.01, 0.99])
+        shares = sample.new_tensor(number_range.SHARES)
         low, high = torch.quantile(sample, shares).tolist()
         if self._paint.is_counted:
-            return (0.0, max(math.ceil(high), 1.0))
+            return number_range.range_of_counts(high)
         return (low, high)
 
     def close(self) -> None:

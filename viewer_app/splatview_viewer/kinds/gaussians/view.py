@@ -25,7 +25,7 @@ from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
-from splatview_viewer.kinds.gaussians.picture import ViewportPicture
+from splatview_viewer.kinds.gaussians.picture import HandedRange, ViewportPicture
 from splatview_viewer.kinds.gaussians.region_tools import REGION_TOOLS
 from splatview_viewer.kinds.gaussians.script_selection import SendSelection
 from splatview_viewer.kinds.gaussians.select import Select
@@ -187,7 +187,25 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
             by_hand = self.state.depth_range
         elif show == "overdraw":
             by_hand = self.state.overdraw_range
-        return by_hand or self.picture.number_picture.range
+        return by_hand or self.measured_range
+
+    @property
+    def measured_range(self) -> tuple[float, float]:
+        """The range of the numbers in the picture; 0 to 0 while it is not known."""
+        picture = self.picture
+        if picture.handed_to is None:
+            return picture.number_picture.range
+        measured = picture.handed_range
+        if measured is None or measured.show != self.state.show:
+            return (0.0, 0.0)
+        return measured.ends
+
+    def take_range(self, show: str, ends: tuple[float, float]) -> bool:
+        shown = self.state.show
+        if show != shown or not SHOWS[shown].is_mapped:
+            return False
+        self.picture.handed_range = HandedRange(shown, ends)
+        return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data = self.data

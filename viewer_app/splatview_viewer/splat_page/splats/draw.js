@@ -10,7 +10,8 @@ import {makeStore} from "./store.js";
  * @typedef {import("./store.js").Version} Version
  * @typedef {{paint?: string, scale?: number, mode?: string, sh_degree?: number | null, background?: number[],
  *   point_reach?: number, map?: Float32Array, range?: number[]}} Options  As `render.base.RenderOptions`. paint: also
- *   depth and alpha. mode: by default the version's. map and range: colours of numbers, and what is at both ends.
+ *   depth and alpha. mode: by default the version's. map and range: colours of numbers, and what is at both ends; it is
+ *   measured where it is not given.
  */
 
 /** @param {HTMLCanvasElement} canvas @param {() => Worker} makeWorker  Makes a worker of sort_worker.js. */
@@ -20,6 +21,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     begin, put, commit, mark, draw, repaint, pixels, close,
     version: null, // that is drawn
     onlost: () => {}, // called when the GPU has gone, and `reason` says so
+    onranged: () => {}, // called with the range of numbers by {show, low, high}, when it was measured
     onrestored: () => {}, // called when the GPU has come back, without any version
     onfailed: () => {}, // called when nothing can be drawn any more, and `reason` says why
     /** Why pictures should come from the viewer instead; "": they need not. */
@@ -35,6 +37,8 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   let drawn = 0; // how often something was asked for
   let waiting = []; // [drawn, resolve] of what was not drawn in its own order yet
   let frame = 0; // of the browser's, in which is drawn
+  let ranging = 0; // until the range of numbers is measured again
+  let ranged = 0; // when it was measured last
   let sorting = false, again = false; // whether the worker is at work, and is wanted once more
   let order = {key: "", drawn: 0}; // what the order that is there was made for
   let spare = null; // a buffer for the next order
@@ -46,6 +50,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     splats.version = null;
     isHeld = false;
     order = {key: "", drawn: 0};
+    ranged = 0;
     if (!context.gl) return;
     parts = {store: makeStore(context.gl, sorter), passes: makePasses(context.gl, context.blendsFloats)};
   }
@@ -119,11 +124,21 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (canvas.width !== camera.width) canvas.width = camera.width;
     if (canvas.height !== camera.height) canvas.height = camera.height;
     try {
-      parts.passes.draw(parts.store.drawn(), camera, options);
+      const due = parts.passes.draw(parts.store.drawn(), camera, options);
+      clearTimeout(ranging);
+      if (due) ranging = setTimeout(paintSoon, due);
+      tellRange();
       finishDraws(order.drawn);
     } catch (error) {
       fail(error.message);
     }
+  }
+
+  function tellRange() {
+    const {show, low, high, at} = parts.passes.range();
+    if (at === ranged) return;
+    ranged = at;
+    splats.onranged({show, low, high});
   }
 
   /** Have the worker sort for the newest view, unless the order is there already. */
@@ -202,6 +217,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
 
   function close() {
     stop();
+    clearTimeout(ranging);
     sorter.terminate();
     canvas.removeEventListener("webglcontextlost", lose);
     canvas.removeEventListener("webglcontextrestored", restore);

@@ -46,6 +46,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       orbit: null, camera: null, // the second is drawn exactly, until a hand has moved the first
       placed: 0, // number of the last place that was sent
       moves: 0, // by how many hands it is moved: a drag, the wheel, keys
+      range: null, toldRange: "", // of numbers, as measured, and as the viewer knows it
       pass: null, taken: 0, // that comes, and bytes of it that have come
       count: 0, total: 0, form: "", stored: 0, // of what is drawn
       isLeaving: false, isEnding: false, // the next picture is the viewer's; and nothing is kept
@@ -57,6 +58,10 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     };
     splats.onrestored = restored;
     splats.onfailed = () => failed(splats.reason, false);
+    splats.onranged = (range) => {
+      pane.range = range;
+      tellRange(pane);
+    };
     panes.set(number, pane);
     arrange(pane);
     return pane;
@@ -79,7 +84,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   /** A viewer knows nothing of this page's scenes: its new ones replace what is drawn. */
   function restart() {
     placed = 0;
-    for (const pane of panes.values()) Object.assign(pane, {placed: 0, pass: null});
+    for (const pane of panes.values()) Object.assign(pane, {placed: 0, pass: null, toldRange: ""});
   }
 
   /** Have the viewer's pictures again, from the next one on. `forever`: nothing is kept for later. */
@@ -145,6 +150,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   function take(pane, drawing) {
     const {look} = drawing;
+    if (pane.look?.paint !== look.paint) pane.toldRange = "";
     Object.assign(pane, {drawing, isLeaving: false});
     pane.look = {...look, map: look.map.length ? Float32Array.from(look.map) : undefined};
     if (drawing.placed >= pane.placed) {
@@ -251,7 +257,16 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     placed += 1;
     pane.placed = placed;
     send({t: "place", pane: pane.number, number: placed, place: pane.orbit.place(), at: time()});
+    tellRange(pane);
     settleWithin(pane, SETTLE);
+  }
+
+  /** Tell the viewer what the colours of numbers mean, unless it knows. */
+  function tellRange({number, range, drawing, moves, toldRange}) {
+    const text = JSON.stringify(range);
+    if (!range || !drawing || moves || text === toldRange) return;
+    panes.get(number).toldRange = text;
+    send({t: "range", pane: number, ...range, at: time()});
   }
 
   function settleWithin(pane, ms) {

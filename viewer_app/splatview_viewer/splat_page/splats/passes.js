@@ -5,6 +5,7 @@ import {makeDepthBuffer, makeFramebuffer, makePrograms, makeTexture, setUniforms
 import {FACTS, PAINTS} from "./shaders.js";
 
 const MOST_COLUMNS = 4096; // Gaussians in a row of the textures that hold their order and projections
+const SAMPLE_COLUMNS = 512; // of the texture in which numbers are measured
 const TILE = 16; // pixels of a side, as in splat.vert and tiles.frag
 
 /** @typedef {import("./draw.js").Options} Options */
@@ -20,6 +21,8 @@ export function makePasses(gl, blendsFloats) {
   let visible = 0; // how many of it count
   let projected = null; // {textures, framebuffer, rows}: what project.frag wrote
   let target = null; // {color, depth, ...}: what is blended into
+  let sample = null; // {texture, framebuffer, rows}: some of its numbers
+  let range = {show: "", low: 0, high: 0, at: 0}; // of the numbers that are shown by colours, and when it was measured
 
   /** Take the order in which Gaussians are drawn. @param {Int32Array} entries @param {number} count  Of the scene. */
   function takeOrder(entries, count) {
@@ -34,17 +37,57 @@ export function makePasses(gl, blendsFloats) {
     if (rest) writeRows(gl, order.texture, [0, full, rest, 1], form, entries.subarray(full * columns));
   }
 
-  /** @param {object} set @param {import("./camera.js").Camera} camera @param {Options} options */
+  /**
+   * @param {object} set @param {import("./camera.js").Camera} camera @param {Options} options
+   * @returns {number}  Milliseconds after which the range of numbers is to be measured again, by drawing; 0: it is right.
+   */
   function draw(set, camera, options) {
     const show = options.paint ?? "color";
     const paint = PAINTS[show] ?? PAINTS.color;
     reserveTarget(camera.width, camera.height, show === "depth");
     clearTarget();
+    const seen = {defines: [], textures: {picture: target.color, depth: target.depth ?? target.color}};
+    if (show === "alpha") seen.defines.push("ALPHA");
+    if (show === "depth") seen.defines.push("NUMBERS", "DEPTH");
+    if (paint.is_mapped) seen.defines.push("NUMBERS");
+    let due = 0;
     if (set.version && visible) {
       project(set, camera, options, paint);
       composite(camera, options, paint);
+      if (seen.defines.includes("NUMBERS") && !options.range) due = measure(seen, show, paint.composition === "counted");
     }
-    lay(options, show, paint);
+    lay(seen, options);
+    return due;
+  }
+
+  /** Measure the range of numbers, unless that was just done: it waits for the GPU. Returns after how long to do it. */
+  function measure({defines, textures}, show, isCounted) {
+    const now = performance.now(), since = now - range.at, {period_ms, shares, seen_alpha} = FACTS.range;
+    if (range.show === show && since < period_ms) return period_ms - since;
+    const pixels = target.width * target.height, stride = Math.max(Math.floor(pixels / FACTS.range.sample), 1) | 1;
+    reserveSample(Math.ceil(pixels / stride / SAMPLE_COLUMNS));
+    gl.bindFramebuffer(gl.FRAMEBUFFER, sample.framebuffer);
+    gl.viewport(0, 0, SAMPLE_COLUMNS, sample.rows);
+    enableOnly(gl);
+    use("fullscreen.vert", "show.frag", {
+      defines: [...defines, "SAMPLE"], textures, uniforms: {columns: SAMPLE_COLUMNS, stride},
+    });
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+    const values = new Float32Array(SAMPLE_COLUMNS * sample.rows * 4);
+    gl.readPixels(0, 0, SAMPLE_COLUMNS, sample.rows, gl.RGBA, gl.FLOAT, values);
+    let count = 0;
+    for (let i = 0; i < values.length; i += 4) if (values[i + 1] > seen_alpha) values[count++] = values[i];
+    const numbers = values.subarray(0, count).sort();
+    const [low, high] = count ? shares.map((share) => quantile(numbers, share)) : [0, 0];
+    range = isCounted && count ? {show, low: 0, high: Math.max(Math.ceil(high), 1), at: now} : {show, low, high, at: now};
+    return 0;
+  }
+
+  function reserveSample(rows) {
+    if (sample?.rows === rows) return;
+    if (sample) release(sample.framebuffer, [sample.texture]);
+    const texture = makeTexture(gl, gl.RGBA32F, SAMPLE_COLUMNS, rows);
+    sample = {texture, framebuffer: makeFramebuffer(gl, [texture]), rows};
   }
 
   function project(set, camera, options, paint) {
@@ -187,21 +230,17 @@ export function makePasses(gl, blendsFloats) {
   }
 
   /** Lay the picture over the background, onto the canvas. */
-  function lay(options, show, paint) {
-    const defines = [];
-    if (show === "alpha") defines.push("ALPHA");
-    if (show === "depth") defines.push("NUMBERS", "DEPTH");
-    if (paint.is_mapped) defines.push("NUMBERS");
+  function lay({defines, textures}, options) {
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);
     gl.viewport(0, 0, target.width, target.height);
     enableOnly(gl);
     use("fullscreen.vert", "show.frag", {
       defines,
-      textures: {picture: target.color, depth: target.depth ?? target.color},
+      textures,
       uniforms: {
         background: options.background ?? [0, 0, 0],
         map: options.map ?? FACTS.map,
-        range: options.range ?? [0, 1],
+        range: options.range ?? [range.low, range.high],
       },
     });
     gl.drawArrays(gl.TRIANGLES, 0, 3);
@@ -221,7 +260,13 @@ export function makePasses(gl, blendsFloats) {
     return values;
   }
 
-  return {takeOrder, draw, pixels};
+  return {takeOrder, draw, pixels, range: () => range};
+}
+
+/** @param {Float32Array} sorted @param {number} share */
+function quantile(sorted, share) {
+  const place = share * (sorted.length - 1), first = Math.floor(place), last = Math.ceil(place);
+  return sorted[first] + (sorted[last] - sorted[first]) * (place - first);
 }
 
 function enableOnly(gl, ...wanted) {
