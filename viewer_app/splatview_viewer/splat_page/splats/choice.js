@@ -165,6 +165,10 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
   el.drawhere.addEventListener("change", () => choose(el.drawhere.checked ? "here" : "there"));
 
   return {
+    /** @param {object} message  Of the viewer. It comes late where this browser draws no longer. */
+    takeHanded(message) {
+      if (isOn) panes.takeHanded(message);
+    },
     panes, connected, choose, takeCorner, takeLayout: panes.takeLayout, take: hand.take,
     noteLatency(ms) {
       line.noteLatency(ms);

@@ -266,7 +266,7 @@ const layers = makeLayers({
 /** What draws Gaussians in this browser; null until it is loaded. */
 let drawing = null;
 const takesScene = {
-  handedscene: (answer) => drawing.panes.takeHanded(answer),
+  handedscene: (answer) => drawing.takeHanded(answer),
   scenebegin: (answer) => drawing.panes.takeBegin(answer),
   sceneend: (answer) => drawing.panes.takeEnd(answer),
   markedscene: (answer) => drawing.panes.takeMarks(answer),

@@ -1,0 +1,189 @@
+"""The choice of a page who draws, in browsers that cannot, and on lines that are slow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from support.page_choice import PageChoice
+
+if TYPE_CHECKING:
+    from support.pages import Open, Viewer
+
+HAS_GPU = """() => {
+  const real = WebGL2RenderingContext.prototype.getParameter;
+  WebGL2RenderingContext.prototype.getParameter = function (name) {
+    const value = real.call(this, name);
+    return typeof value === "string" ? "GPU" : value;
+  };
+}"""
+"""Has the browser say that it draws with a GPU."""
+
+
+@pytest.fixture
+def choice(viewer: Viewer, open_page: Open) -> PageChoice:
+    return PageChoice(open_page(viewer.url, expected="CONTEXT_LOST|sort_worker|Worker"))
+
+
+class Lack(NamedTuple):
+    """One thing that a browser may lack, with the reason that its user gets."""
+
+    script: str
+    """Takes it away."""
+    reason: str
+    is_possible: bool
+    """The user may ask for it nevertheless."""
+
+
+LACKS = (
+    Lack("HTMLCanvasElement.prototype.getContext = () => null", "no WebGL2", False),
+    Lack(
+        "WebGL2RenderingContext.prototype.getExtension = () => null",
+        "EXT_color_buffer_float",
+        False,
+    ),
+    Lack("Worker = undefined", "cannot draw", True),
+    Lack(
+        "Worker = class extends Worker { constructor() { super('/missing.js'); } }",
+        "no worker",
+        True,
+    ),
+    Lack(
+        "Worker = class { constructor() { throw new Error('Refused by a policy'); } }",
+        "Refused by a policy",
+        True,
+    ),
+    Lack(
+        "WebGL2RenderingContext.prototype.getProgramParameter = () => false",
+        "refuses",
+        True,
+    ),
+)
+
+
+def test_without_what_it_needs_pictures_come(choice: PageChoice) -> None:
+    for lack in LACKS:
+        choice.run(f"() => {{ {lack.script}; }}")
+        choice.begin("here")
+        # What the viewer sends is late where the page has said already that it cannot.
+        choice.run("hand()")
+        report = choice.until("!draws().at(-1).on")
+        assert lack.reason in report.reason
+        assert report.reason[0].isupper(), lack
+        assert report.reason.endswith("."), lack
+        assert report.reason in report.explanation
+        assert report.words == "Drawn there", lack
+        assert (report.max_gaussians > 0) == lack.is_possible, lack
+        assert choice.run("el.drawhere.disabled") == (not lack.is_possible), lack
+        assert choice.run("choice.panes.all.length") == 0, lack
+        choice.run("giveBack()")
+
+
+def test_software_draws_only_if_the_user_asks(choice: PageChoice) -> None:
+    report = choice.begin()
+    assert not report.on
+    assert "no GPU" in report.reason
+    assert "no GPU" in report.explanation
+    choice.run("el.drawhere.click()")
+    report = choice.told()
+    assert report.on
+    assert not report.reason
+    # A reload has it again, and so does the address of the page.
+    assert choice.run("stored.draw") == "here"
+    assert choice.begin("here").on
+    choice.run("choice.choose('there')")
+    assert not choice.begin("there").on
+    # Of a scene that is too large, less and less is asked for, until it does.
+    choice.begin("here")
+    choice.run("hand()")
+    most = choice.told().max_gaussians
+    header = {"pass": 1, "version": 1, "count": 1 << 30, "total": 1 << 30}
+    choice.run("beginPass", {**header, "form": "quick", "bytes": 1 << 34})
+    assert choice.told().on
+    assert choice.told().max_gaussians == most // 2
+    for _ in range(8):
+        choice.run("beginPass", {**header, "form": "quick", "bytes": 1 << 34})
+    report = choice.told()
+    assert not report.on
+    assert "more than this browser's textures hold" in report.reason
+    # The user may try again.
+    choice.run("choice.choose('here')")
+    assert choice.told().on
+    assert choice.told().max_gaussians == most
+
+
+def test_slow_lines_are_noticed_once(choice: PageChoice) -> None:
+    choice.run(HAS_GPU)
+    assert not choice.begin().on
+    # A few late pictures are no slow line, and small ones tell nothing of its rate.
+    choice.run("() => { for (let i = 0; i < 3; ++i) choice.noteLatency(5000); }")
+    choice.run("() => { for (let i = 0; i < 30; ++i) choice.noteLatency(60); }")
+    choice.run("() => { for (let i = 0; i < 3; ++i) choice.noteLatency(5000); }")
+    choice.run("() => { for (let i = 0; i < 30; ++i) choice.noteRate(1000, 1000); }")
+    choice.run("() => { for (let i = 0; i < 30; ++i) choice.noteRate(200000, 20); }")
+    assert not choice.told().on
+    choice.run("() => { for (let i = 0; i < 7; ++i) choice.noteLatency(400); }")
+    assert choice.told().on
+    assert choice.run("said.length") == 1
+    # It stays so, on this line and after a reload, and is not said again.
+    choice.run("() => { for (let i = 0; i < 30; ++i) choice.noteLatency(5); }")
+    assert choice.told().on
+    assert choice.run("draws().length") == 2
+    assert choice.begin("slow").on
+    assert choice.run("said.length") == 0
+    # The user's choice counts more, now and later.
+    choice.run("el.drawhere.click()")
+    choice.run("() => { for (let i = 0; i < 30; ++i) choice.noteLatency(400); }")
+    assert not choice.told().on
+    choice.begin("there")
+    choice.run("() => { for (let i = 0; i < 30; ++i) choice.noteRate(200000, 900); }")
+    assert not choice.told().on
+    # So slow pictures are noticed too; but what is no scene has nothing to draw.
+    choice.begin()
+    choice.run("choice.takeCorner(null)")
+    choice.run("() => { for (let i = 0; i < 7; ++i) choice.noteRate(200000, 900); }")
+    assert not choice.told().on
+    assert choice.run("el.drawcorner.hidden")
+    choice.run("choice.takeCorner({x: 0, y: 0, width: 90, height: 80})")
+    choice.run("choice.noteRate(200000, 900)")
+    assert choice.told().on
+
+
+def test_the_corner_says_what_is_drawn(choice: PageChoice) -> None:
+    choice.begin("here")
+    choice.run("hand()")
+    assert choice.told().words == "Drawn there"
+    header = {"pass": 1, "version": 7, "count": 2048, "total": 5000, "sh_stored": 3}
+    choice.run("beginPass", {**header, "form": "quick", "bytes": 2 * 16480})
+    choice.run("takeBlocks(1, 'quick', 0, 1)")
+    assert choice.run("el.draws.classList.contains('coming')")
+    assert choice.run("el.draws.style.getPropertyValue('--share')") == "0.5"
+    choice.run("takeBlocks(1, 'quick', 1, 1)")
+    choice.run("endPass(1)")
+    report = choice.until("el.draws.textContent.startsWith('Drawn here')")
+    assert report.words == "Drawn here · coarse · 2,048 of 5,000"
+    assert "The most important 2,048 of 5,000 Gaussians, quick." in report.explanation
+    assert not choice.run("el.draws.classList.contains('coming')")
+    header |= {"pass": 2, "count": 5000}
+    choice.run("beginPass", {**header, "form": "quick", "bytes": 5 * 16480})
+    choice.run("takeBlocks(2, 'quick', 0, 5)")
+    choice.run("endPass(2)")
+    assert choice.told().words == "Drawn here · quick"
+    header |= {"pass": 3, "refines": True, "form": "exact"}
+    choice.run("beginPass", {**header, "bytes": 5 * 32864})
+    choice.run("takeBlocks(3, 'exact', 0, 5)")
+    choice.run("endPass(3)")
+    assert choice.told().words == "Drawn here · exact"
+    header |= {"pass": 4, "has_harmonics": True}
+    choice.run("beginPass", {**header, "bytes": 5 * 16384})
+    choice.run("takeBlocks(4, 'harmonics', 0, 5)")
+    choice.run("endPass(4)")
+    report = choice.told()
+    assert report.words == "Drawn here"
+    assert "All 5,000 Gaussians, exact, with harmonics." in report.explanation
+    # What the viewer has to draw meanwhile says why, in both places.
+    choice.run("hand('Two scenes are compared in one picture.')")
+    assert "Two scenes are compared" in choice.told().explanation
+    assert choice.told().words == "Drawn there"
+    choice.run("hand()")
+    choice.until("el.draws.textContent === 'Drawn here'")
