@@ -61,7 +61,8 @@ class PageScenes:
         """Messages about what is drawn."""
         self._coming: dict[int, HeldPass] = {}
         self._send = send
-        self._message_number = 0
+        self.message_number = 0
+        """The number of the last blocks or end that came."""
 
     def take(self, message: m.SceneMessage, data: bytes = b"") -> None:
         """Take a message, and what follows it."""
@@ -123,8 +124,8 @@ class PageScenes:
         self.drawn[pane] = HeldPass(header, blocks, drawn.marked, drawn.base_pass)
 
     def _answer(self, message_number: int, *, is_late: bool = False) -> None:
-        assert message_number == self._message_number + 1
-        self._message_number = message_number
+        assert message_number == self.message_number + 1
+        self.message_number = message_number
         if self.answers and not is_late:
             self._send(m.Taken(message_number))
 

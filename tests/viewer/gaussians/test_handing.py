@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.frames import cloud
+from support.frames import cloud, gaussian_frame
 from support.gpu_stand_ins import Reader, scene_on_gpu, stand_in_for_cuda
 from support.unpacked_blocks import unpacked
 from support.view_cases import RECT, scene_view
@@ -46,4 +46,24 @@ def test_an_overwritten_version_is_never_packed(
     page_scene = unpacked(blocks, None, count, packing.version_facts.origin, 0)
     torch.testing.assert_close(page_scene.means.float(), cloud(seed=1)["means"])
     assert view.view.data.renderer.drawings == 0, "nothing was drawn"
+    view.close()
+
+
+def test_what_nobody_draws_is_packed_no_longer(screen: OffscreenScreen) -> None:
+    """Its order by importance lies on the GPU."""
+    view: Any = scene_view(screen)
+    view.update(gaussian_frame(cloud()))
+    view.tick(1.0)
+    handed = view.hand_on(RECT)
+    page = object()
+    handed.versions.note_sending(page, is_amid=False)
+    view.tick(100.0)
+    assert handed.versions.newest is not None, "a page may rest for long"
+    handed.versions.forget_reader(page)
+    view.tick(101.0)
+    assert handed.versions.newest is None
+    handed_again = view.hand_on(RECT)
+    assert handed_again.versions.newest is not None
+    view.view.release("idle")
+    assert handed_again.versions.newest is None
     view.close()

@@ -113,6 +113,22 @@ def test_slow_page_has_two_pictures_unanswered_and_delays_no_other(
     np.testing.assert_array_equal(decoded(restful(quick, rig.pages[quick])), drawn)
 
 
+def test_a_picture_that_rests_is_exact_in_spite_of_a_slow_first_answer(
+    rig: Rig,
+) -> None:
+    screen = rig.open(320, 240, acks=False)
+    page = rig.pages[screen]
+    noise = rig.ctx.texture((320, 240), 4, data=os.urandom(320 * 240 * 4))
+    rig.ctx.copy_framebuffer(screen.framebuffer, rig.ctx.framebuffer([noise]))
+    screen.present(CAPTION)
+    first_picture = poll(screen, page.next_picture)
+    page.send(m.Ack(first_picture.number, 500.0))
+    good_picture = poll(screen, page.next_picture)
+    assert not good_picture.lossless
+    page.send(m.Ack(good_picture.number, 1.0))
+    assert poll(screen, page.next_picture).lossless
+
+
 def test_hidden_page_gets_no_pictures(screen: BrowserScreen, page: Page) -> None:
     settle(screen, page)
     page.send(m.Visible(False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,14 @@ from support.scene_pages import PageScenes
 from support.wait import polls
 
 from splatview_viewer.blocks.layout import BLOCK
-from splatview_viewer.blocks.versions import PackedVersions, SceneToPack, VersionFacts
+from splatview_viewer.blocks.versions import (
+    MOST_PACKINGS,
+    STALLED_S,
+    PackedVersions,
+    PackingForm,
+    SceneToPack,
+    VersionFacts,
+)
 from splatview_viewer.core.handed import (
     HandedDrawing,
     HandedLook,
@@ -27,6 +35,7 @@ from splatview_viewer.core.screen import HandedPane
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
+from splatview_viewer.web.scene_pace import ScenePace
 from splatview_viewer.web.scene_sender import SceneSender
 
 PANE = 7
@@ -86,6 +95,8 @@ class TrainedScene:
         self.versions = PackedVersions()
         self.scene = make_scene(0)
         self.readings = 0
+        self.now = 0.0
+        """Time of the thread that draws."""
 
     def show(self, scene: GaussianScene) -> None:
         self.scene = scene
@@ -96,7 +107,7 @@ class TrainedScene:
 
     def tick(self) -> None:
         """Do what the thread that draws does in each turn."""
-        self.versions.start_requested(self._read)
+        self.versions.start_requested(self._read, self.now)
 
     def _read(self) -> SceneToPack:
         self.readings += 1
@@ -342,6 +353,115 @@ def test_readers_of_other_paces_share_a_packing(trainer: TrainedScene) -> None:
 
     quick.run_until(slow_pages_draw)
     assert trainer.readings <= 3
+
+
+def test_pages_that_take_nothing_hold_no_other_up(trainer: TrainedScene) -> None:
+    """Each of them is in the middle of another version."""
+    stuck_pages = []
+    for _ in range(MOST_PACKINGS):
+        trainer.show(make_scene(100 * BLOCK))
+        stuck_page = LinedPage(trainer, SLOW)
+        stuck_page.page.answers = False
+        stuck_page.await_bytes()
+        stuck_pages.append(stuck_page)
+    trainer.show(make_scene(100 * BLOCK))
+    page = LinedPage(trainer)
+    for _ in range(3):
+        page.take_message()
+    assert not page.page.passes, "there is no room"
+    stuck_pages[0].await_bytes(stuck_pages[0].page.bytes + 1)
+    trainer.now += STALLED_S - 0.1
+    assert not page.take_message()
+    trainer.now += 0.1
+    page.settle()
+    # Those get the newest version, once they take something again.
+    _, second_page = stuck_pages[:2]
+    second_page.page.answers = True
+    second_page.sender.note_taken(0xFFFFFFFF, second_page.now)
+    second_page.run_until(second_page.draws)
+    assert second_page.page.dropped == 1
+    newest = trainer.versions.newest
+    assert newest is not None
+    assert second_page.page.drawn[PANE].header.version == newest.version_number
+
+
+def test_a_hidden_page_holds_nothing(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(100 * BLOCK))
+    page = LinedPage(trainer, SLOW)
+    page.await_bytes()
+    page.sender.pause(True)
+    while page.take_message():
+        pass
+    assert page.page.dropped == 1
+    assert trainer.versions.held_bytes == 0
+    assert not trainer.versions.has_readers
+    page.sender.pause(False)
+    page.run_until(page.draws)
+
+
+def test_no_pass_begins_before_the_last_one_is_drawn(trainer: TrainedScene) -> None:
+    """Not even where the viewer draws the pane in between."""
+    trainer.show(make_scene(80 * BLOCK))
+    page = LinedPage(trainer, SLOW)
+    page.page.late_panes.add(PANE)
+    page.run_until(page.draws)
+    for handed in (HandedOn(reason="A photograph is compared."), HandedOn()):
+        page.hand(handed)
+        page.take_message()
+    page.hand(HandedOn(DRAWING, trainer.versions))
+    while page.take_message():
+        pass
+    (header,) = page.page.passes
+    page.page.late_panes.clear()
+    page.sender.note_taken(page.page.message_number, page.now)
+    page.settle()
+    assert page.page.passes[1].pass_number == header.pass_number + 1
+
+
+def test_what_has_no_bytes_is_bounded_as_well() -> None:
+    """Such as the ends of passes without Gaussians, of a page that begins ever anew."""
+    pace = ScenePace()
+    sent_count = 0
+    while pace.may_send and sent_count < 10_000:
+        sent_count += 1
+        pace.sent(sent_count, 0, 0.0)
+    assert sent_count < 10_000
+    pace.note_taken(1, 1.0)
+    assert pace.may_send
+
+
+def test_packings_that_fail_are_told_of_once(
+    trainer: TrainedScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = make_scene(2 * BLOCK)
+    scene = replace(scene, quats=scene.quats[:, :2])
+    page = LinedPage(trainer)
+
+    def has_failed(count: int) -> bool:
+        return trainer.readings == count and not trainer.versions.held_bytes
+
+    for count in range(1, 4):
+        trainer.show(scene)
+        page.run_until(partial(has_failed, count))
+    assert len(caplog.records) == 1
+    trainer.show(make_scene(BLOCK))
+    page.settle()
+
+
+def test_what_cannot_be_read_just_now_is_packed_later(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(BLOCK))
+    form = PackingForm(("quick",), BLOCK)
+    packing = trainer.versions.request(form, None, trainer.tick)
+    assert packing is not None
+
+    def fail() -> SceneToPack:
+        raise RuntimeError("the GPU is out of memory")
+
+    with pytest.raises(RuntimeError):
+        trainer.versions.start_requested(fail, 0.0)
+    page = LinedPage(trainer)
+    page.settle()
+    assert packing.is_done
 
 
 def test_a_reader_that_begins_anew_gets_all_again(trainer: TrainedScene) -> None:

@@ -140,6 +140,27 @@ def test_slow_line_is_noticed_and_recovers_and_a_distant_one_is_not_slow() -> No
         assert latency < max_latency
 
 
+def test_one_slow_answer_does_not_make_a_line_slow() -> None:
+    """A page is busy while it opens: its first picture is small, and takes long."""
+    pacer = Pacer()
+    pacer.sent(1, 5_000)
+    pacer.acked(1, 0.4, 1.0)
+    assert not pacer.lossless_allowed(900_000)
+    pacer.sent(2, 300_000, moves=False)
+    pacer.acked(2, 0.01, 2.0)
+    assert pacer.lossless_allowed(900_000)
+    assert not pacer.is_sure
+    # Of what is small, nothing is concluded for what is large.
+    pacer = Pacer()
+    for number in range(1, 9, 2):
+        pacer.sent(number, 500)
+        pacer.acked(number, 0.0, 1.0)
+        pacer.sent(number + 1, 300_000, moves=False)
+        pacer.acked(number + 1, 3.0, 2.0)
+    assert not pacer.lossless_allowed(900_000)
+    assert pacer.is_sure
+
+
 def test_busy_processor_is_not_taken_for_a_slow_line() -> None:
     page = Page(500e6, 0.004, busy=True)
     page.run(3)

@@ -35,10 +35,14 @@ if TYPE_CHECKING:
 
 MOST_GAUSSIANS = 6_000_000
 """Gaussians that a page is asked to hold."""
-MOST_PACKINGS = 3
-"""Packings of a scene that are held at once."""
+MOST_PACKINGS = 8
+"""Packings of a scene that are held at once: each page on a line of its own pace may be
+in the middle of another one."""
 MOST_BYTES = 768 << 20
 """Bytes of all of them, where they are more than one."""
+STALLED_S = 5.0
+"""Seconds after which a packing of which nothing was sent is taken back, where others
+wait for its room: a page may have stopped reading in the middle of it."""
 _ORIGIN_SAMPLE = 1000
 """Centres by which an origin is placed."""
 _PIECE_BYTES = 8 << 20
@@ -82,6 +86,24 @@ class SceneToPack(NamedTuple):
     and stays as it is."""
 
 
+@dataclass
+class SendingProgress:
+    """Tells whether anything of a packing is sent."""
+
+    pieces: int = 0
+    """Pieces that were sent, to all pages together. The web thread alone counts them."""
+    _seen_pieces: int = -1
+    _moved_s: float = 0.0
+    """When `_seen_pieces` was seen to change."""
+
+    def has_stalled(self, now: float) -> bool:
+        """Return whether nothing was sent for long. In the thread that draws."""
+        if self.pieces != self._seen_pieces:
+            self._seen_pieces = self.pieces
+            self._moved_s = now
+        return now - self._moved_s >= STALLED_S
+
+
 @dataclass(eq=False)
 class Packing:
     """A version in one form, once it `is_done`."""
@@ -102,6 +124,12 @@ class Packing:
     """The scene is being read on a GPU, and has to stay as it is."""
     users: int = 0
     listeners: list[Callable[[], object]] = field(default_factory=list)
+    progress: SendingProgress = field(default_factory=SendingProgress)
+
+    @property
+    def is_taken_back(self) -> bool:
+        """True if it was dropped while pages had it, as nothing of it was sent."""
+        return self.is_done and not self.has_failed and not self.blocks
 
     @property
     def is_ranked(self) -> bool:
@@ -122,6 +150,20 @@ class Packing:
         return block_count(self.form.gaussians) * sum(sizes)
 
 
+@dataclass
+class _PackingMemory:
+    """Results that one packing leaves to the next. The packing thread alone uses them."""
+
+    drawn: tuple[int, torch.Tensor] | None = None
+    """The number of a version, and its Gaussians that the selection does not hide."""
+    ranks: tuple[int, torch.Tensor] | None = None
+    """The number of a version, and its Gaussians by importance."""
+    staging: torch.Tensor | None = None
+    stream: torch.cuda.Stream | None = None
+    fault: str = ""
+    """Why a packing failed last, which is told once."""
+
+
 @functools.cache
 def _queue() -> JobQueue:
     """Return the queue in which all scenes are packed, one after the other."""
@@ -137,9 +179,6 @@ class PackedVersions:
         selection: the Gaussians that are packed.
         """
         self._selection = selection
-        self._drawn: tuple[int, torch.Tensor] | None = None
-        """The number of a version, and its Gaussians that the selection does not hide.
-        The packing thread alone uses it."""
         self._drawn_share = 1.0
         """Of all Gaussians, in the last version that was packed."""
         self._lock = threading.Lock()
@@ -148,11 +187,7 @@ class PackedVersions:
         self._packings: list[Packing] = []
         self._sendings: dict[object, bool] = {}
         """By reader, whether it is in the middle of a version."""
-        self._ranks: tuple[int, torch.Tensor] | None = None
-        """The number of a version, and its Gaussians by importance. The packing thread
-        alone uses it."""
-        self._staging: torch.Tensor | None = None
-        self._stream: torch.cuda.Stream | None = None
+        self._memory = _PackingMemory()
         self._is_closed = False
         self.gpu_ms: deque[float] = deque()
         """Milliseconds that a GPU took for each packing, to be taken out."""
@@ -188,6 +223,11 @@ class PackedVersions:
         """Await nothing for a reader any more. Idempotent."""
         with self._lock:
             self._sendings.pop(reader, None)
+
+    @property
+    def has_readers(self) -> bool:
+        """True while there is a reader, whether it is in the middle of a version or not."""
+        return bool(self._sendings)
 
     @property
     def held_bytes(self) -> int:
@@ -264,6 +304,10 @@ class PackedVersions:
     def _drop_unused(self) -> None:
         """Forget packings without users, but those that are being made."""
         self._packings = [p for p in self._packings if p.users > 0 or p.is_under_way]
+        is_packing = any(p.is_under_way for p in self._packings)
+        if self._is_closed and not is_packing:
+            # Some of it lies on the GPU.
+            self._memory = _PackingMemory()
 
     # -- the thread that draws ---------------------------------------------------------
 
@@ -272,20 +316,25 @@ class PackedVersions:
 
         How many Gaussians are drawn is estimated until it is packed.
         """
-        gaussians = math.ceil(version_facts.gaussians * self._drawn_share)
-        gaussians = min(max(gaussians, 1), version_facts.gaussians)
-        self._newest = version_facts._replace(
-            version_number=next(_version_numbers), gaussians=gaussians
-        )
+        with self._lock:
+            gaussians = math.ceil(version_facts.gaussians * self._drawn_share)
+            gaussians = min(max(gaussians, 1), version_facts.gaussians)
+            self._newest = version_facts._replace(
+                version_number=next(_version_numbers), gaussians=gaussians
+            )
 
     def watch_from(self, cameras: Sequence[Camera]) -> None:
         """Have what these cameras see count as important."""
         self._cameras = tuple(cameras)
 
-    def start_requested(self, read: Callable[[], SceneToPack | None]) -> None:
+    def start_requested(
+        self, read: Callable[[], SceneToPack | None], now: float
+    ) -> None:
         """Begin with what was requested, as far as there is room.
 
-        read: returns the newest version; None while it cannot be read.
+        Args:
+            read: returns the newest version; None while it cannot be read.
+            now: seconds by any clock.
         """
         if not self.is_wanted:
             return
@@ -293,15 +342,22 @@ class PackedVersions:
             self._drop_unused()
             newest = self._newest
             starting = self._starting(newest)
+            if self.is_wanted:
+                self._take_back_stalled(now)
         if not starting or newest is None:
             return
-        source = read()
+        source = None
+        try:
+            source = read()
+        finally:
+            for packing in starting:
+                packing.is_begun = source is not None
+        if source is None:
+            return
         for packing in starting:
-            packing.is_begun = source is not None
-            packing.is_reading = source is not None and source.ready is not None
-            if source is not None:
-                pack = functools.partial(self._pack, packing, source, self._cameras)
-                _queue().submit(pack)
+            packing.is_reading = source.ready is not None
+            pack = functools.partial(self._pack, packing, source, self._cameras)
+            _queue().submit(pack)
 
     def _starting(self, newest: VersionFacts | None) -> list[Packing]:
         """Mark the packings to begin with as begun, and return them."""
@@ -320,6 +376,14 @@ class PackedVersions:
             started.append(packing)
             starting.append(packing)
         return starting
+
+    def _take_back_stalled(self, now: float) -> None:
+        """Take back packings of which nothing is sent: others wait for their room."""
+        packings = [p for p in self._packings if p.is_done]
+        stalled = [p for p in packings if p.progress.has_stalled(now)]
+        for packing in stalled:
+            packing.blocks = {}
+        self._packings = [p for p in self._packings if p not in stalled]
 
     def _adapt(self, packing: Packing, newest: VersionFacts) -> bool:
         """Have a packing be of the newest version; return False where it is for another."""
@@ -348,6 +412,7 @@ class PackedVersions:
             for packing in self._packings:
                 if not packing.is_begun:
                     self._end(packing, has_failed=True)
+            self._drop_unused()
 
     # -- the thread that packs ---------------------------------------------------------
 
@@ -359,17 +424,27 @@ class PackedVersions:
         _: Job[None],
     ) -> None:
         """Pack a version, and tell who waits for it."""
-        has_failed = True
+        with self._lock:
+            # No other page joins one that has failed.
+            packing.has_failed = not packing.users or self._is_closed
+        has_failed = packing.has_failed
         try:
-            if packing.users and not self._is_closed:
+            if not has_failed:
                 self._pack_scene(packing, source, cameras)
-                has_failed = False
         # Memory may be short, or a GPU lost, which the next picture tells of.
         except Exception as error:
-            _log.warning("a scene could not be packed for a page: %s", error)
+            has_failed = True
+            self._tell(error)
         with self._lock:
             self._end(packing, has_failed=has_failed)
             self._drop_unused()
+
+    def _tell(self, error: Exception) -> None:
+        """Log why a packing failed, unless the one before failed for the same reason."""
+        fault = f"a scene could not be packed for a page: {error}"
+        if fault != self._memory.fault:
+            self._memory.fault = fault
+            _log.warning("%s", fault)
 
     def _end(self, packing: Packing, *, has_failed: bool) -> None:
         """Have a packing be done, or have failed."""
@@ -393,12 +468,15 @@ class PackedVersions:
                 self._pack_parts(packing, source.scene, cameras)
             return
         with torch.no_grad(), torch.cuda.device(source.scene.gpu):
-            if self._stream is None or self._stream.device != source.scene.gpu:
-                self._stream = torch.cuda.Stream()
+            if (
+                self._memory.stream is None
+                or self._memory.stream.device != source.scene.gpu
+            ):
+                self._memory.stream = torch.cuda.Stream()
             start = torch.cuda.Event(enable_timing=True)
             end = torch.cuda.Event(enable_timing=True)
-            with torch.cuda.stream(self._stream):
-                self._stream.wait_event(ready)
+            with torch.cuda.stream(self._memory.stream):
+                self._memory.stream.wait_event(ready)
                 start.record()
                 self._pack_parts(packing, source.scene, cameras)
                 end.record()
@@ -444,10 +522,10 @@ class PackedVersions:
         if self._selection == EVERYTHING:
             return None
         version_number = packing.version_facts.version_number
-        if self._drawn is None or self._drawn[0] != version_number:
-            self._drawn = None
-            self._drawn = version_number, drawn_rows(scene, self._selection)
-        rows = self._drawn[1]
+        if self._memory.drawn is None or self._memory.drawn[0] != version_number:
+            self._memory.drawn = None
+            self._memory.drawn = version_number, drawn_rows(scene, self._selection)
+        rows = self._memory.drawn[1]
         count = len(rows)
         with self._lock:
             held_all = not packing.is_ranked
@@ -469,11 +547,14 @@ class PackedVersions:
         cameras: tuple[Camera, ...],
     ) -> torch.Tensor:
         """Return the Gaussians by importance: the same order for all forms of a version."""
-        if self._ranks is None or self._ranks[0] != version_facts.version_number:
-            self._ranks = None
+        if (
+            self._memory.ranks is None
+            or self._memory.ranks[0] != version_facts.version_number
+        ):
+            self._memory.ranks = None
             order = ranked_by_importance(scene, version_facts.origin, cameras)
-            self._ranks = version_facts.version_number, order
-        return self._ranks[1]
+            self._memory.ranks = version_facts.version_number, order
+        return self._memory.ranks[1]
 
     def _pack_part(
         self,
@@ -506,9 +587,11 @@ class PackedVersions:
             torch.from_numpy(target).copy_(values)
             return
         flat = values.view(-1)
-        if self._staging is None or len(self._staging) < len(flat):
-            self._staging = torch.empty(len(flat), dtype=torch.uint8, pin_memory=True)
-        staging = self._staging[: len(flat)]
+        if self._memory.staging is None or len(self._memory.staging) < len(flat):
+            self._memory.staging = torch.empty(
+                len(flat), dtype=torch.uint8, pin_memory=True
+            )
+        staging = self._memory.staging[: len(flat)]
         staging.copy_(flat, non_blocking=True)
         torch.cuda.current_stream().synchronize()
         torch.from_numpy(target).view(-1).copy_(staging)

@@ -59,10 +59,19 @@ _MAX_PATIENCE_S = 8.0
 """Seconds from a change to a step up; doubled each time that the step was wrong: it was
 taken back within _TOO_SOON_S."""
 _TOO_SOON_S = 3.0
+RETRY_S = 3.0
+"""Seconds after which a picture that rests is tried again without loss, while too little
+is known of the line."""
 REST_S = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
 _WEIGHT = 0.3
 """Weight of one picture in the averages."""
+_KEPT_BYTES = 100_000
+"""Bytes of a picture that counts as much for the line as all before it."""
+_FIRST_S_PER_BYTE = 1e-7
+"""Of a line that was not measured yet."""
+_SURE_FROM = 4
+"""Pictures from which on the line's seconds are known well."""
 
 
 class _SentPicture(NamedTuple):
@@ -71,6 +80,13 @@ class _SentPicture(NamedTuple):
     size_bytes: int
     moves: bool
     """True for one that was encoded at the level of pictures that move."""
+
+
+class _LinePicture(NamedTuple):
+    """A picture as the line carried it."""
+
+    size_bytes: int
+    s_per_byte: float
 
 
 class Pacer:
@@ -87,8 +103,10 @@ class Pacer:
         """Average seconds of a picture at this level; 0: unknown."""
         self._last_s = math.inf
         """Seconds of the last picture at this level; inf: there was none."""
-        self._s_per_byte = 1e-7
-        self._last_s_per_byte = math.inf
+        self._s_per_byte = _FIRST_S_PER_BYTE
+        self._last_on_line = _LinePicture(0, math.inf)
+        self._measured = 0
+        """Pictures of which the line's seconds are known."""
         self._changed_at = -math.inf
         self._rose_at = -math.inf
         self._patience_s = 0.0
@@ -106,6 +124,11 @@ class Pacer:
     def lossless_allowed(self, size_bytes: int) -> bool:
         """Return True if a picture that rests may have this size."""
         return size_bytes * self._s_per_byte <= MAX_LOSSLESS_S
+
+    @property
+    def is_sure(self) -> bool:
+        """True if the line was measured by more than a few pictures."""
+        return self._measured >= _SURE_FROM
 
     def sent(self, picture_number: int, size_bytes: int, *, moves: bool = True) -> None:
         """Note a picture that was passed to the network.
@@ -127,7 +150,7 @@ class Pacer:
         if picture is None:
             return
         if picture.size_bytes:
-            self._note_line(line_s / picture.size_bytes)
+            self._note_line(picture.size_bytes, line_s)
         if picture.moves:
             is_first = self._last_s == math.inf
             # A processor that is busy meanwhile delays one picture, a slow line all.
@@ -136,11 +159,18 @@ class Pacer:
             self._average(min(line_s, previous_s))
             self._adapt(now, may_shrink=not is_first)
 
-    def _note_line(self, s_per_byte: float) -> None:
-        """Take the seconds of a byte into their average."""
-        lower = min(s_per_byte, self._last_s_per_byte)
-        self._last_s_per_byte = s_per_byte
-        self._s_per_byte += _WEIGHT * (lower - self._s_per_byte)
+    def _note_line(self, size_bytes: int, line_s: float) -> None:
+        """Take a picture into the average seconds of a byte: a large one tells more."""
+        s_per_byte = line_s / size_bytes
+        last = self._last_on_line
+        self._last_on_line = _LinePicture(size_bytes, s_per_byte)
+        # A single slow one may be an accident, unless the one before was too small to
+        # tell.
+        if 2 * last.size_bytes >= size_bytes:
+            s_per_byte = min(s_per_byte, last.s_per_byte)
+        weight = size_bytes / (size_bytes + _KEPT_BYTES)
+        self._s_per_byte += weight * (s_per_byte - self._s_per_byte)
+        self._measured += 1
 
     def _average(self, line_s: float) -> None:
         """Take the seconds of a picture that moves into the average."""

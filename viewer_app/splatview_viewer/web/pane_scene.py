@@ -65,7 +65,8 @@ class _ComingPass:
     """0: it has not begun."""
     pieces: Iterator[_BlockRun] = field(default_factory=lambda: iter(()))
     end_number: int = 0
-    """The number of its end, which the page is to take; 0: it has not ended."""
+    """The number of its end, which the page answers once it draws the pass; 0: it has
+    not ended."""
 
 
 class PaneScene:
@@ -114,6 +115,12 @@ class PaneScene:
             self._marks.clear()
             self._versions = handed.versions
             self._plan = ScenePlan(self._plan.most_gaussians)
+            self._note_sending(is_amid=False)
+
+    def pause(self) -> None:
+        """Hold nothing while the page is hidden, which may last."""
+        self._drop()
+        self._forget_versions()
 
     def close(self) -> None:
         """Give back what is packed for it. Idempotent."""
@@ -121,20 +128,31 @@ class PaneScene:
         self._forget_versions()
         self._ends.clear()
 
+    def note_taken(self, message_number: int) -> None:
+        """Note that the page draws the pass that ended so.
+
+        Of other panes it may have answered later blocks by then.
+        """
+        coming = self._coming
+        if coming is not None and coming.end_number == message_number:
+            self._coming = None
+
     def _forget_versions(self) -> None:
         if self._versions is not None:
             self._versions.forget_reader(self)
 
     def _drop(self) -> None:
-        """Send no more of the pass that is under way."""
+        """Send no more of the pass that is under way.
+
+        One that the page has as a whole is still waited for: until it is drawn, no
+        other may begin.
+        """
         coming = self._coming
-        if coming is None:
+        if coming is None or coming.end_number:
             return
         self._give_back(coming)
         self._coming = None
         self._note_sending(is_amid=False)
-        if coming.end_number:
-            return
         self._plan.undo()
         if coming.pass_number:
             self._ends.append(self._end_of(coming, is_whole=False))
@@ -187,23 +205,20 @@ class PaneScene:
             now: seconds by the pace's clock.
         """
         coming = self._coming
-        if coming is not None and coming.end_number:
-            if coming.end_number in pace.open_ends:
-                return None
-            self._coming = None
-        if self._coming is None:
-            self._coming = self._choose(pace.rate * share)
-        coming = self._coming
-        if coming is None or not self._is_packed(coming):
+        if coming is None:
+            coming = self._choose(pace.rate * share)
+            self._coming = coming
+        if coming is None or coming.end_number or not self._is_packed(coming):
             return None
         if not coming.pass_number:
             return (self._begin_pass(coming),)
+        is_outdated = self._is_outdated(coming)
         block_run = None
-        if not self._is_outdated(coming):
+        if not is_outdated:
             block_run = next(coming.pieces, None)
         if block_run is not None:
             return self._send(coming, block_run, pace, now)
-        return (self._end(coming, pace, now),)
+        return (self._end(coming, pace, now, is_whole=not is_outdated),)
 
     def _choose(self, rate: float) -> _ComingPass | None:
         """Choose a pass and have it packed; None while the page has all."""
@@ -231,10 +246,16 @@ class PaneScene:
     def _is_packed(self, coming: _ComingPass) -> bool:
         """Return whether a pass can be sent; drop it where it never can be."""
         packing = coming.packing
-        if packing is None or coming.pass_number:
+        if packing is None:
             return True
         if not packing.is_done:
             return False
+        if packing.is_taken_back:
+            self._drop()
+            self._wake_writer()
+            return False
+        if coming.pass_number:
+            return True
         holdable = self._plan.holdable(packing.version_facts.gaussians)
         is_too_large = not packing.is_ranked and holdable < packing.form.gaussians
         if not packing.has_failed and not is_too_large:
@@ -295,10 +316,18 @@ class PaneScene:
 
     def _send(
         self, coming: _ComingPass, block_run: _BlockRun, pace: ScenePace, now: float
-    ) -> tuple[SceneMessage | bytes, ...]:
-        """Return some blocks, in binary messages of bounded size."""
-        assert coming.packing is not None
-        blocks = coming.packing.blocks[block_run.block_part]
+    ) -> tuple[SceneMessage | bytes, ...] | None:
+        """Return some blocks, in binary messages of bounded size.
+
+        None if they were taken back just now.
+        """
+        packing = coming.packing
+        assert packing is not None
+        blocks = packing.blocks.get(block_run.block_part)
+        if blocks is None:
+            self._wake_writer()
+            return None
+        packing.progress.pieces += 1
         data = blocks[block_run.first : block_run.first + block_run.blocks].tobytes()
         message_number = self._counter.next_message()
         pace.sent(message_number, len(data), now)
@@ -314,12 +343,13 @@ class PaneScene:
         starts = range(0, len(data), PART_BYTES)
         return (message, *(data[start : start + PART_BYTES] for start in starts))
 
-    def _end(self, coming: _ComingPass, pace: ScenePace, now: float) -> SceneEnd:
+    def _end(
+        self, coming: _ComingPass, pace: ScenePace, now: float, *, is_whole: bool
+    ) -> SceneEnd:
         """End a pass, of which nothing is left or wanted."""
-        is_whole = not self._is_outdated(coming)
         end = self._end_of(coming, is_whole=is_whole)
         coming.end_number = end.number
-        pace.end_sent(end.number, now)
+        pace.sent(end.number, 0, now)
         self._give_back(coming)
         self._note_sending(is_amid=False)
         return end

@@ -15,6 +15,8 @@ IN_FLIGHT_S = 0.25
 """Seconds of the line that are on their way at most, beside its latency."""
 _LEAST_WINDOW = 96 * 1024
 """Bytes that may always be on their way, so that there is something to measure."""
+_MOST_SENT = 4096
+"""Messages that may be on their way: of a scene without Gaussians they have no bytes."""
 _MAX_LATENCY_S = 1.0
 _SAMPLE_BYTES = 128 * 1024
 _SAMPLE_S = 0.1
@@ -35,8 +37,6 @@ class ScenePace:
     def __init__(self) -> None:
         self.in_flight = 0
         """Bytes that were sent and not taken yet."""
-        self.open_ends: set[int] = set()
-        """The ends of passes that the page has not answered."""
         self._sent: deque[_SentBytes] = deque()
         self._rate: float | None = None
         self._latency_s: float | None = None
@@ -58,7 +58,8 @@ class ScenePace:
         else:
             latency_s = min(self._latency_s, _MAX_LATENCY_S)
         window = self.rate * (IN_FLIGHT_S + latency_s)
-        return self.in_flight < max(window, _LEAST_WINDOW)
+        is_full = len(self._sent) >= _MOST_SENT
+        return self.in_flight < max(window, _LEAST_WINDOW) and not is_full
 
     def sent(self, message_number: int, size_bytes: int, now: float) -> None:
         """Note what was passed to the network. Numbers rise."""
@@ -68,17 +69,8 @@ class ScenePace:
         self._sent.append(_SentBytes(message_number, size_bytes, now))
         self.in_flight += size_bytes
 
-    def end_sent(self, message_number: int, now: float) -> None:
-        """Note the end of a pass, which the page answers once it draws the pass.
-
-        Of other panes it may have answered later blocks by then.
-        """
-        self.sent(message_number, 0, now)
-        self.open_ends.add(message_number)
-
     def note_taken(self, message_number: int, now: float) -> None:
         """Note that the page has taken all up to a number, as far as it was sent."""
-        self.open_ends.discard(message_number)
         while self._sent and self._sent[0].message_number <= message_number:
             sent = self._sent.popleft()
             self.in_flight -= sent.size_bytes

@@ -148,6 +148,9 @@ class SceneSender:
                 )
                 self._order.append(pane_number)
             self._panes[pane_number].use(handed)
+        if wishes.is_paused:
+            for pane in self._panes.values():
+                pane.pause()
 
     def _close_panes(self, pane_numbers: set[int]) -> None:
         for pane_number in pane_numbers:
@@ -157,6 +160,8 @@ class SceneSender:
     def note_taken(self, message_number: int, now: float) -> None:
         """Note what the page has taken."""
         self._pace.note_taken(message_number, now)
+        for pane in self._panes.values():
+            pane.note_taken(message_number)
 
     def end(self) -> None:
         """Give back all that is packed for the page: it has gone. Idempotent."""

@@ -32,7 +32,14 @@ from splatview_viewer.web.messages import (
     ServerMessage,
     Taken,
 )
-from splatview_viewer.web.pacing import IN_FLIGHT, REST_S, RESTING, Level, Pacer
+from splatview_viewer.web.pacing import (
+    IN_FLIGHT,
+    REST_S,
+    RESTING,
+    RETRY_S,
+    Level,
+    Pacer,
+)
 from splatview_viewer.web.scene_sender import SceneSender
 
 if TYPE_CHECKING:
@@ -103,6 +110,9 @@ class Sender:
         self._fault: BaseException | None = None
         """Why a picture could not be encoded."""
         self._rests_at = math.inf
+        self._refused_bytes = 0
+        """Bytes without loss of the picture that rests, where the line seemed too slow
+        for them; 0: it did not."""
         self._sent_count = 0
         self.put_number = 0
         """The number of the picture that was put last."""
@@ -213,6 +223,10 @@ class Sender:
             self._interface.acked(ack.number)
         else:
             self._pacer.acked(ack.number, ack.took / 1000, now)
+            if self._refused_bytes and self._pacer.lossless_allowed(
+                self._refused_bytes
+            ):
+                self._rests_at = now
         self._connection.wake()
 
     async def next(self) -> tuple[ServerMessage | bytes, ...] | None:
@@ -264,6 +278,7 @@ class Sender:
             level = self._pacer.level
             previous = self._last_picture
             self._waiting = None
+            self._refused_bytes = 0
             self._last_picture = picture
             if clear_count != self._clear_count:
                 self._last_picture = None
@@ -303,14 +318,20 @@ class Sender:
             self._note_sent(picture.number)
         is_replaced = self._waiting is not None or picture is not self._last_picture
         if encoded is not None and not (rests and is_replaced):
-            loop = asyncio.get_running_loop()
             self._rests_at = math.inf
             if not rests:
-                self._rests_at = loop.time() + REST_S
-                loop.call_later(REST_S + 0.01, self._connection.wake_writer)
+                self._rest_after(REST_S)
+            elif self._refused_bytes and not self._pacer.is_sure:
+                self._rest_after(RETRY_S)
             self._queue(picture, encoded, rests)
         self._connection.wake()
         self._connection.wake_writer()
+
+    def _rest_after(self, seconds: float) -> None:
+        """Send the last picture without loss, if the page has no other by then."""
+        loop = asyncio.get_running_loop()
+        self._rests_at = loop.time() + seconds
+        loop.call_later(seconds + 0.01, self._connection.wake_writer)
 
     def _queue(self, picture: _Drawn, encoded: _EncodedPicture, rests: bool) -> None:
         """Give a picture its number, and queue its parts."""
@@ -364,7 +385,9 @@ class Sender:
                     picture.pixels, is_top_first=picture.is_top_first
                 )
                 if self._pacer.lossless_allowed(len(data)):
+                    self._refused_bytes = 0
                     return _EncodedPicture(data, 100)
+                self._refused_bytes = len(data)
                 level = RESTING
             return _EncodedPicture(self._jpeg(picture, level), level.quality)
 

@@ -478,6 +478,7 @@ class SceneCache:
         if self.renderer.pending:
             self.renderer.read()
         self.finish_reading()
+        self.handing.close()
         self.drop(*self.pictures)
 
     def drop(self, *pictures: ViewportPicture) -> None:
@@ -491,6 +492,7 @@ class SceneCache:
         self.stepped.give_up(*pictures)
         for picture in pictures:
             picture.drop()
+            picture.handed_to = None
         is_shown = any(not picture.is_empty for picture in self.pictures)
         # The first picture of another viewport may be in steps.
         if is_shown or self.stepped.is_drawing:

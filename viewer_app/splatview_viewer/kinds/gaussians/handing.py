@@ -100,13 +100,20 @@ class Handing:
         """Have what was requested be packed."""
         if not self._is_wanted:
             self._kept_scene = None
+            self._close_unread()
         governor = self._cache.work.governor
         for versions in self._versions.values():
             while versions.gpu_ms:
                 governor.account.pay(SWITCH + versions.gpu_ms.popleft())
             # A training at its side needs the GPU more.
             if self._kept_scene is not None or not governor.next_picture():
-                versions.start_requested(self._read)
+                versions.start_requested(self._read, self._cache.now)
+
+    def _close_unread(self) -> None:
+        """Close packed versions that no screen draws any more."""
+        for selection, versions in list(self._versions.items()):
+            if not versions.has_readers:
+                self._versions.pop(selection).close()
 
     def _versions_of(self, selection: Selection) -> PackedVersions:
         """Return the packed versions of some Gaussians; forget those of no use."""
