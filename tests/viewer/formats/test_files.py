@@ -376,12 +376,12 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
         scene = open_file(path)
     assert isinstance(scene, GaussianScene)
     back = open_file(write_ply(activated(scene), tmp_path / "saved.ply")[0])
-    for s in (scene, back, unpack(pack(scene))):
+    for s in (scene, back):
         np.testing.assert_allclose(s.means, t.means, rtol=0, atol=2e-9)
+    # Snapshots have float32, relative to the scene's middle.
     write_packed(tmp_path / "packed", pack(scene))
-    np.testing.assert_array_equal(
-        read_packed(tmp_path / "packed").arrays["means"], scene.means
-    )
+    recorded = unpack(read_packed(tmp_path / "packed"))
+    np.testing.assert_allclose(recorded.means, t.means, rtol=0, atol=2e-7)
 
 
 # -- saving -------------------------------------------------------------------------

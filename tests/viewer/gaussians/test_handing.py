@@ -8,15 +8,19 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.frames import cloud, gaussian_frame
+from support.frames import scene as make_scene
 from support.gpu_stand_ins import Reader, scene_on_gpu, stand_in_for_cuda
 from support.unpacked_blocks import unpacked
 from support.view_cases import RECT, scene_view
 from support.wait import PATIENCE_S
 
+from splatview_viewer.blocks.unpacking import UnpackedScene
 from splatview_viewer.blocks.versions import PackingForm
+from splatview_viewer.recording.packed import pack, unpack
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
@@ -66,4 +70,46 @@ def test_what_nobody_draws_is_packed_no_longer(screen: OffscreenScreen) -> None:
     assert handed_again.versions.newest is not None
     view.view.release("idle")
     assert handed_again.versions.newest is None
+    view.close()
+
+
+def test_blocks_of_a_recording_are_handed_on_as_they_are(
+    screen: OffscreenScreen,
+) -> None:
+    packed = pack(make_scene(1500))
+    blocks = packed.blocks
+    assert blocks is not None
+    view: Any = scene_view(screen)
+    view.tick(1.0)
+    assert view.update(UnpackedScene(unpack(packed), blocks))
+    # No screen has asked for the scene for long.
+    view.tick(100.0)
+    versions = view.hand_on(RECT).versions
+    assert versions.newest.origin == blocks.origin
+    done = threading.Event()
+    form = PackingForm(("exact", "harmonics"), 1500)
+    packing = versions.request(form, None, done.set)
+    view.tick(100.1)
+    assert done.wait(PATIENCE_S)
+    assert np.shares_memory(packing.blocks["exact"], packed.data)
+    assert np.shares_memory(packing.blocks["harmonics"], packed.data)
+    # The most important ones are packed from the same numbers.
+    done.clear()
+    few = versions.request(PackingForm(("quick",), 1024), None, done.set)
+    view.tick(100.2)
+    assert done.wait(PATIENCE_S)
+    means = unpacked(few.blocks["quick"], None, 1024, blocks.origin).means.float()
+    torch.testing.assert_close(means, unpack(packed).means[few.rows], atol=1e-3, rtol=0)
+    # What comes live after it has blocks of its own.
+    live = make_scene(1500, seed=1)
+    assert view.update(live)
+    done.clear()
+    packing = versions.request(form, None, done.set)
+    view.tick(100.3)
+    assert done.wait(PATIENCE_S)
+    assert not np.shares_memory(packing.blocks["exact"], packed.data)
+    means = unpacked(
+        packing.blocks["exact"], None, 1500, packing.version_facts.origin
+    ).means
+    torch.testing.assert_close(means.float(), live.means)
     view.close()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.blocks.layout import (
@@ -23,6 +23,7 @@ from splatview_viewer.blocks.layout import (
 )
 from splatview_viewer.core.arithmetic import ceil_div
 from splatview_viewer.render.activation import activate, center_and_size
+from splatview_viewer.scene.scene import FIELDS, as_floats
 
 if TYPE_CHECKING:
     import torch
@@ -120,7 +121,9 @@ class _Fields:
         """Activate Gaussians. Those that cannot be drawn get opacity 0."""
         import torch
 
-        active, _ = activate(rows)
+        # Those of a half-precision scene are computed in float32 as well.
+        floats = {name: as_floats(getattr(rows, name)) for name in FIELDS}
+        active, _ = activate(replace(rows, **floats))
         means = active.means
         middle = torch.tensor(origin, dtype=means.dtype, device=means.device)
         means = (means - middle).float()

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from splatview_viewer.blocks.host_packing import HostPacker
 from splatview_viewer.blocks.importance import drawn_rows, ranked_by_importance
-from splatview_viewer.blocks.layout import BLOCK, BlockPart, block_count, part_bytes
+from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
 from splatview_viewer.blocks.packing import BlockedScene
 from splatview_viewer.core.jobs import JobQueue
 from splatview_viewer.core.selection import EVERYTHING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from splatview_viewer.blocks.unpacking import SceneBlocks
     from splatview_viewer.core.jobs import Job
     from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
@@ -45,8 +47,6 @@ STALLED_S = 5.0
 wait for its room: a page may have stopped reading in the middle of it."""
 _ORIGIN_SAMPLE = 1000
 """Centres by which an origin is placed."""
-_PIECE_BYTES = 8 << 20
-"""Bytes that are packed at a time."""
 
 _log = logging.getLogger("splatview")
 _version_numbers = count(1)
@@ -84,6 +84,8 @@ class SceneToPack(NamedTuple):
     ready: Any
     """A CUDA event, recorded once the GPU has the scene; None: it lies in host memory,
     and stays as it is."""
+    blocks: SceneBlocks | None = None
+    """The same version in blocks, where it was read from them."""
 
 
 @dataclass
@@ -158,7 +160,7 @@ class _PackingMemory:
     """The number of a version, and its Gaussians that the selection does not hide."""
     ranks: tuple[int, torch.Tensor] | None = None
     """The number of a version, and its Gaussians by importance."""
-    staging: torch.Tensor | None = None
+    packer: HostPacker = field(default_factory=HostPacker)
     stream: torch.cuda.Stream | None = None
     fault: str = ""
     """Why a packing failed last, which is told once."""
@@ -465,7 +467,7 @@ class PackedVersions:
         ready = source.ready
         if ready is None:
             with torch.no_grad():
-                self._pack_parts(packing, source.scene, cameras)
+                self._pack_parts(packing, source, cameras)
             return
         with torch.no_grad(), torch.cuda.device(source.scene.gpu):
             if (
@@ -478,26 +480,30 @@ class PackedVersions:
             with torch.cuda.stream(self._memory.stream):
                 self._memory.stream.wait_event(ready)
                 start.record()
-                self._pack_parts(packing, source.scene, cameras)
+                self._pack_parts(packing, source, cameras)
                 end.record()
                 end.synchronize()
             self.gpu_ms.append(start.elapsed_time(end))
 
     def _pack_parts(
-        self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
+        self, packing: Packing, source: SceneToPack, cameras: tuple[Camera, ...]
     ) -> None:
-        """Pack all parts of a packing."""
-        rows = self._rows(packing, scene, cameras)
+        """Pack all parts of a packing, or take what is packed."""
+        rows = self._rows(packing, source.scene, cameras)
         if rows is not None:
             packing.rows = rows.cpu().numpy()
         coefficients = 0
         if "harmonics" in packing.form.parts:
             coefficients = packing.version_facts.coefficients
-        scene = replace(scene, shN=scene.shN[:, :coefficients])
+        scene = replace(source.scene, shN=source.scene.shN[:, :coefficients])
+        blocked = BlockedScene(scene, packing.version_facts.origin)
         for block_part in packing.form.parts:
-            packing.blocks[block_part] = self._pack_part(
-                block_part, packing, scene, rows
-            )
+            packed = None
+            if rows is None and source.blocks is not None:
+                packed = source.blocks.packed(block_part, coefficients)
+            if packed is None:
+                packed = self._pack_part(block_part, packing, blocked, rows)
+            packing.blocks[block_part] = packed
 
     def _rows(
         self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
@@ -560,41 +566,16 @@ class PackedVersions:
         self,
         block_part: BlockPart,
         packing: Packing,
-        scene: GaussianScene,
+        blocked: BlockedScene,
         rows: torch.Tensor | None,
     ) -> np.ndarray:
-        """Pack a part of all blocks, in pieces."""
+        """Pack a part of all blocks."""
         import numpy as np
 
         size = part_bytes(block_part, packing.version_facts.coefficients)
-        blocks = block_count(packing.form.gaussians)
-        packed = np.empty((blocks, size), np.uint8)
-        step = max(_PIECE_BYTES // size, 1)
-        for first in range(0, blocks, step):
-            end = min(first + step, blocks)
-            rows_slice: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)
-            if rows is not None:
-                rows_slice = rows[rows_slice]
-            pieces = BlockedScene(scene[rows_slice], packing.version_facts.origin)
-            self._copy(pieces.pack(block_part), packed[first:end])
+        packed = np.empty((block_count(packing.form.gaussians), size), np.uint8)
+        self._memory.packer.pack(blocked, block_part, packed, rows)
         return packed
-
-    def _copy(self, values: torch.Tensor, target: np.ndarray) -> None:
-        """Copy bytes to host memory, from a GPU through pinned memory."""
-        import torch
-
-        if not values.is_cuda:
-            torch.from_numpy(target).copy_(values)
-            return
-        flat = values.view(-1)
-        if self._memory.staging is None or len(self._memory.staging) < len(flat):
-            self._memory.staging = torch.empty(
-                len(flat), dtype=torch.uint8, pin_memory=True
-            )
-        staging = self._memory.staging[: len(flat)]
-        staging.copy_(flat, non_blocking=True)
-        torch.cuda.current_stream().synchronize()
-        torch.from_numpy(target).view(-1).copy_(staging)
 
 
 def origin_of(means: np.ndarray) -> tuple[float, float, float]:

@@ -10,9 +10,9 @@ from splatview_viewer.core.jobs import Job, JobQueue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from splatview_viewer.blocks.unpacking import UnpackedScene
     from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.recording.recording import Recording, SceneSnapshot
-    from splatview_viewer.scene.scene import GaussianScene
 
 PLAY_PERIOD = 0.1
 """Seconds between two snapshots while a player plays."""
@@ -22,7 +22,7 @@ class _ReadySnapshot(NamedTuple):
     """A snapshot that has been read."""
 
     snapshot: SceneSnapshot
-    scene: GaussianScene | None
+    unpacked: UnpackedScene | None
     """None: it cannot be read."""
     error: str
     """Reason why there is no scene."""
@@ -32,7 +32,7 @@ class _LoadingSnapshot(NamedTuple):
     """A snapshot that a job reads."""
 
     snapshot: SceneSnapshot
-    job: Job[GaussianScene]
+    job: Job[UnpackedScene]
 
 
 class Player:
@@ -156,16 +156,16 @@ class Player:
             if not job.done:
                 return
             if job.fault:
-                scene = None
+                unpacked = None
             else:
-                scene = job.result()
-            self._ready = _ReadySnapshot(snapshot, scene, job.fault)
+                unpacked = job.result()
+            self._ready = _ReadySnapshot(snapshot, unpacked, job.fault)
             self._loading = None
         position = self.position
         if position is None:
             return
         if self._ready is None or self._ready.snapshot is not position:
-            job = self._jobs.submit(lambda _: self.recording.scene(position))
+            job = self._jobs.submit(lambda _: self.recording.unpacked(position))
             self._loading = _LoadingSnapshot(position, job)
 
     def close(self) -> None:
@@ -190,9 +190,9 @@ class Player:
         """
         if self._ready is None or self.position is None:
             return False
-        snapshot, scene, error = self._ready
-        if scene is not None:
-            is_taken = view.update(scene)
+        snapshot, unpacked, error = self._ready
+        if unpacked is not None:
+            is_taken = view.update(unpacked)
             if is_taken:
                 self._fed_snapshot = snapshot
             return is_taken

@@ -14,11 +14,12 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.system.files import OutputError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, JobQueue
-from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
+from splatview_viewer.recording.block_form import block_form_bytes
+from splatview_viewer.recording.packed import Packed, pack, write_packed
 from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, SceneSnapshot, StreamFolder
 from splatview_viewer.recording.schedule import SnapshotSchedule
-from splatview_viewer.scene.frames import activated_in, background_of, scene_of
+from splatview_viewer.scene.frames import background_of, scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -391,12 +392,7 @@ def _check_fits(recording: Recording, name: str, frame: StreamFrame) -> None:
     coefficients = 0
     if higher is not None:
         coefficients = higher.shape[1]
-    needed = packed_bytes(
-        means.shape[0],
-        coefficients,
-        activated_in(frame),
-        means.dtype == "float64",
-    )
+    needed = block_form_bytes(means.shape[0], coefficients)
     limit = recording.limit
     if needed <= limit:
         return

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from splatview_ipc.system.files import write_output
+from splatview_viewer.blocks.unpacking import UnpackedScene
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import make_output_folder
@@ -47,7 +48,8 @@ DEFAULT_INTERVAL = 100
 """Versions between two snapshots, at first, unless the user names a number."""
 MAX_SNAPSHOTS = 2000
 """Snapshots of one recording, in memory as well."""
-_FORMAT = 1
+_FORMAT = 2
+"""Of the index; with 1, snapshots are all in the form of arrays."""
 _MAX_INDEX = 4 << 20
 """Bytes of an index."""
 _NAME = re.compile(r"\d{9}\.gaussians")
@@ -127,7 +129,7 @@ def read_index(folder: Path) -> Index:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise FileError(f"{path}: damaged: {e}") from e
-    if index.format != _FORMAT:
+    if not 1 <= index.format <= _FORMAT:
         raise FileError(
             f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install "
             "a newer splatview"
@@ -376,6 +378,13 @@ class Recording:
     def scene(self, snapshot: SceneSnapshot) -> GaussianScene:
         """Return the scene of a snapshot, in host memory; from any thread.
 
+        Raises as `unpacked`.
+        """
+        return self.unpacked(snapshot).scene
+
+    def unpacked(self, snapshot: SceneSnapshot) -> UnpackedScene:
+        """Return the scene of a snapshot with its blocks; from any thread.
+
         Raises FileError where its file is gone or damaged, KeyError where it was
         dropped meanwhile.
         """
@@ -384,15 +393,14 @@ class Recording:
         else:
             packed = read_packed(self.path / snapshot.file)
         notes = (f"step {snapshot.step:,}", "recorded")
-        return unpack(packed, version=snapshot.version, notes=notes)
+        scene = unpack(packed, version=snapshot.version, notes=notes)
+        return UnpackedScene(scene, packed.blocks)
 
     def row(self, snapshot: SceneSnapshot, index: int) -> GaussianScene:
         """Return one Gaussian of a snapshot as a scene; from any thread.
 
-        Raises as `scene`.
+        Raises as `unpacked`.
         """
         if self.path is None:
-            packed = packed_row(self._packed[snapshot], index)
-        else:
-            packed = read_packed_row(self.path / snapshot.file, index)
-        return unpack(packed, version=snapshot.version)
+            return packed_row(self._packed[snapshot], index)
+        return read_packed_row(self.path / snapshot.file, index)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from splatview_ipc.control.frame import StreamFrame
+    from splatview_viewer.blocks.unpacking import SceneBlocks
     from splatview_viewer.core.jobs import Job
     from splatview_viewer.core.settings import Color
     from splatview_viewer.gpu.steps import StepQueue
@@ -38,6 +39,8 @@ class NewScene(NamedTuple):
     """As for `GaussianScene.to_host`."""
     frame: StreamFrame | None
     background: Color | None
+    blocks: SceneBlocks | None = None
+    """The same scene in packed blocks, where it was read from them."""
 
 
 class _LateFrame(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import StreamFrame
+from splatview_viewer.blocks.unpacking import UnpackedScene
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import Stopwatch
 from splatview_viewer.gpu.costs import scaled_size
@@ -129,10 +130,14 @@ class SceneCache:
         """Take a scene, or a frame of one, as `View.take`.
 
         Args:
-            value: the scene or the frame.
+            value: the scene, alone or unpacked from blocks, or the frame.
             in_steps: a large frame may be copied in another thread. It is not taken
                 yet then, and to be put again: see `Wants.copied_frame`.
         """
+        blocks = None
+        if isinstance(value, UnpackedScene):
+            blocks = value.blocks
+            value = value.scene
         if not isinstance(value, (GaussianScene, StreamFrame)):
             raise ViewerError(f"gaussians: a {type(value).__name__} is no scene")
         if self.busy:
@@ -141,7 +146,7 @@ class SceneCache:
             self.frames.copier.give_up()
             self.on_gpu = False
             background = value.background or self.background
-            new = NewScene(value, None, None, background)
+            new = NewScene(value, None, None, background, blocks)
         else:
             scene = self.frames.read(value, in_steps and not self._is_at_rest)
             if scene is None:
@@ -174,7 +179,7 @@ class SceneCache:
         self.background = new.background
         self.stale = False
         self.loads += 1
-        self.handing.take(new.scene)
+        self.handing.take(new.scene, new.blocks)
 
     def _hold(self, frame: StreamFrame | None) -> None:
         """Hold the frame of the loaded scene as long as the renderer reads it."""

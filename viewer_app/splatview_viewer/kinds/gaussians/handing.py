@@ -34,6 +34,7 @@ from splatview_viewer.scene_view.navigate import Navigate
 from splatview_viewer.scene_view.tool import ORBIT
 
 if TYPE_CHECKING:
+    from splatview_viewer.blocks.unpacking import SceneBlocks
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
@@ -57,13 +58,19 @@ class Handing:
         self._cache = cache
         self._kept_scene: GaussianScene | None = None
         """The newest version in host memory, which stays as it is."""
+        self._blocks: SceneBlocks | None = None
+        """The newest version in blocks, where it was read from them."""
         self._wanted_s = -math.inf
         """When the scene was handed on last; time of the loop."""
 
-    def take(self, scene: GaussianScene) -> None:
-        """Take note of a new version, which the cache has loaded."""
+    def take(self, scene: GaussianScene, blocks: SceneBlocks | None) -> None:
+        """Take note of a new version, which the cache has loaded.
+
+        blocks: the same version; None where it was not read from blocks.
+        """
         self._kept_scene = None
-        if not scene.on_gpu and self._is_wanted:
+        self._blocks = blocks
+        if not scene.on_gpu and (self._is_wanted or blocks is not None):
             self._kept_scene = scene
         for versions in self._versions.values():
             versions.put(self._version_facts())
@@ -74,12 +81,16 @@ class Handing:
         sample = self._cache.sample
         assert summary is not None
         assert sample is not None
+        if self._blocks is None:
+            origin = origin_of(sample.means)
+        else:
+            origin = self._blocks.origin
         return VersionFacts(
             version_number=0,
             gaussians=summary.count,
             sh_degree=summary.drawn_sh_degree,
             antialiased=summary.antialiased,
-            origin=origin_of(sample.means),
+            origin=origin,
         )
 
     @property
@@ -99,7 +110,7 @@ class Handing:
     def tick(self) -> None:
         """Have what was requested be packed."""
         if not self._is_wanted:
-            self._kept_scene = None
+            self._free_scene()
             self._close_unread()
         governor = self._cache.work.governor
         for versions in self._versions.values():
@@ -108,6 +119,11 @@ class Handing:
             # A training at its side needs the GPU more.
             if self._kept_scene is not None or not governor.next_picture():
                 versions.start_requested(self._read, self._cache.now)
+
+    def _free_scene(self) -> None:
+        """Forget the copy of the newest version, unless a recording holds it anyway."""
+        if self._blocks is None:
+            self._kept_scene = None
 
     def _close_unread(self) -> None:
         """Close packed versions that no screen draws any more."""
@@ -134,7 +150,7 @@ class Handing:
         if kept_scene is None:
             kept_scene = cache.renderer.unread_scene
         if kept_scene is not None:
-            return SceneToPack(kept_scene, None)
+            return SceneToPack(kept_scene, None, self._blocks)
         if cache.is_being_replaced:
             return None
         try:
@@ -181,7 +197,7 @@ class Handing:
 
     def close(self) -> None:
         """Hand nothing on any more. Idempotent."""
-        self._kept_scene = None
+        self._free_scene()
         for versions in self._versions.values():
             versions.close()
         self._versions.clear()
