@@ -15,12 +15,13 @@ from support.pages import pages_of, screenshot
 from support.renderer_cases import psnr
 
 import splatview
+from splatview_viewer.core.screen import SceneDrawing
 from splatview_viewer.web.address import local_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page, WebSocket
+    from playwright.sync_api import Browser, Page, Route, WebSocket
 
     from splatview_viewer.shell.user import User
 
@@ -88,6 +89,30 @@ class DrawingPage:
         """Return whether the viewer's picture is shown, and exactly."""
         return not self.is_shown() and self.tab.evaluate("splatview.state().lossless")
 
+    def own_drawing(self) -> SceneDrawing:
+        """Return what the page has told the viewer last."""
+        drawing = self.user.screen.state.drawing
+        assert drawing is not None
+        return drawing
+
+    def is_unable(self) -> bool:
+        """Return whether a page is there and says that it cannot draw."""
+        screens = [user.screen.state for user in self.house.app.users]
+        return any(s.drawing is not None and not s.drawing.is_possible for s in screens)
+
+    def has_size_of_pane(self) -> bool:
+        """Return whether the page draws as many pixels as the pane has."""
+        script = "(({width, height}) => [width, height])(document.querySelector('canvas.pane'))"
+        rect = self.user.layout.active.rect
+        return self.tab.evaluate(script) == [rect.width, rect.height]
+
+    def until_viewer_draws(self) -> None:
+        """Wait for the viewer's exact picture, the first one since `forget`."""
+        self.house.until(lambda: not self.own_drawing().is_on)
+        self.house.until(
+            lambda: self.is_lossless() and "picture" in self.received_kinds
+        )
+
     def until_drawn(self) -> None:
         self.house.until(self.is_shown)
 
@@ -112,6 +137,17 @@ class DrawingPage:
         return pixels[rect.y : bottom - 40, rect.x : right].astype(float)
 
 
+def publish_cloud(step: int) -> None:
+    scene = cloud()
+    scene["sh0"] = scene["sh0"][:, None]
+    splatview.publish(scene, "splats", meta={"step": step})
+
+
+def refuse_script(route: Route) -> None:
+    """Answer with a script that no browser can read."""
+    route.fulfill(body="}", content_type="text/javascript")
+
+
 @pytest.fixture
 def drawing(
     tmp_path_factory: pytest.TempPathFactory,
@@ -119,9 +155,7 @@ def drawing(
     chromium: Browser,
 ) -> Iterator[DrawingPage]:
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
-    scene = cloud()
-    scene["sh0"] = scene["sh0"][:, None]
-    splatview.publish(scene, "splats", meta={"step": 1})
+    publish_cloud(1)
     with House() as house, pages_of(chromium) as open_page:
         url = local_url(house.browsers.server) + "&draw=here"
         tab = open_page(url, (800, 500), expected="ReadPixels")
@@ -177,3 +211,62 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     viewer_pixels = drawing.picture()
     assert np.ptp(viewer_pixels) > 100
     assert psnr(page_pixels, viewer_pixels, 255) >= 55
+
+
+LOSE_GPU = """() => {
+  const gl = document.querySelector("canvas.pane").getContext("webgl2");
+  window.loss = gl.getExtension("WEBGL_lose_context");
+  loss.loseContext();
+}"""
+SET_HIDDEN = """(hidden) => {
+  Object.defineProperty(document, "hidden", {get: () => hidden, configurable: true});
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_the_viewer_draws_while_the_page_cannot(drawing: DrawingPage) -> None:
+    house = drawing.house
+    tab = drawing.tab
+    page_pixels = drawing.picture()
+    drawing.forget()
+    tab.evaluate(LOSE_GPU)
+    drawing.until_viewer_draws()
+    assert "has taken the GPU" in drawing.own_drawing().reason
+    assert psnr(page_pixels, drawing.picture(), 255) >= 55
+    drawing.forget()
+    tab.evaluate("loss.restoreContext()")
+    drawing.until_drawn()
+    assert drawing.own_drawing() == SceneDrawing(True, True)
+    assert "scenebegin" in drawing.received_kinds
+    assert psnr(page_pixels, drawing.picture(), 255) >= 55
+    # The user's choice, in the viewer's panel.
+    drawing.forget()
+    drawing.user.screen.desktop.ask("draw_there")
+    drawing.until_viewer_draws()
+    assert drawing.own_drawing().is_possible
+    assert "draw=there" in tab.url
+    drawing.user.screen.desktop.ask("draw_here")
+    drawing.until_drawn()
+    # A page of another size, of other pixels, and one that nobody sees.
+    tab.set_viewport_size({"width": 640, "height": 420})
+    house.until(drawing.has_size_of_pane)
+    session = tab.context.new_cdp_session(tab)
+    metrics = {"width": 640, "height": 420, "deviceScaleFactor": 2, "mobile": False}
+    session.send("Emulation.setDeviceMetricsOverride", metrics)
+    house.until(lambda: drawing.user.screen.state.scale == 2)
+    house.until(drawing.has_size_of_pane)
+    tab.evaluate(SET_HIDDEN, True)
+    house.until(lambda: not drawing.user.screen.state.visible)
+    drawing.forget()
+    version = drawing.pane["version"]
+    publish_cloud(2)
+    tab.evaluate(SET_HIDDEN, False)
+    house.until(lambda: drawing.pane["version"] > version)
+    assert "scenebegin" in drawing.received_kinds
+    assert drawing.is_shown()
+    # A browser that is too old for the scripts.
+    tab.route("**/splats/choice.js", refuse_script)
+    tab.reload()
+    house.until(drawing.is_unable)
+    assert "cannot run" in drawing.own_drawing().reason
+    house.until(drawing.is_lossless)
