@@ -115,6 +115,10 @@ def test_view_is_empty_until_it_shows_a_frame(
     for rect in corners + lines:
         view_pixels(view, screen, rect)
     np.testing.assert_array_equal(view_pixels(view, screen), pixels)
+    # A page gets the scene, or a sentence about why it does not.
+    handed = view.hand_on(RECT)
+    is_explained = handed.drawing is not None or handed.reason.endswith(".")
+    assert view.view.shows_scene == is_explained
 
 
 def test_view_draws_all_of_its_rectangle_and_nothing_else(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,11 @@ class SwitchedPage:
     def view(self) -> Any:
         assert self.user.view is not None
         return self.user.view.view
+
+    def key_of(self, name: str) -> str:
+        """Return the key of the file of a name."""
+        entries = self.house.app.catalogue.entries
+        return next(entry.key for entry in entries if entry.name == name)
 
     def _read(self) -> None:
         """Take what the viewer has sent."""
@@ -100,9 +104,10 @@ class SwitchedPage:
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(500)))
+    other = write_ply(tmp_path / "other.ply", ply_columns(truth(400)))
     image = tmp_path / "image.png"
     Image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(image)
-    with House(scene, image) as new_house:
+    with House(scene, other, image) as new_house:
         yield new_house
 
 
@@ -117,17 +122,15 @@ def test_panel_switches_who_draws(house: House) -> None:
     house.until(partial(page.is_asked, "draw_here"))
     # What the viewer has to draw is drawn there for as long as it has to.
     page.says(m.Draws(on=True), "here")
-    selection = page.view.state.selection
-    page.change(selection=replace(selection, marked=(1, 2)))
+    page.user.compare("pair", page.key_of("other.ply"))
     page.until_panel_says("there")
-    assert "marked" in page.user.layout.active.reason_against_page
-    page.change(selection=selection)
+    assert "compared" in page.user.layout.active.reason_against_page
+    page.user.select(page.key_of("scene.ply"))
     page.until_panel_says("here")
     # A window draws nothing by itself.
     assert house.app.screen.state.drawing is None
     # Nor is there a switch beside what is no scene.
-    image = next(e for e in house.app.catalogue.entries if e.kind == "image")
-    page.user.select(image.key)
+    page.user.select(page.key_of("image.png"))
     page.until_panel_says(None)
     page.until_corner_ends_at(None)
 

@@ -89,30 +89,6 @@ class DrawingPage:
         """Return whether the viewer's picture is shown, and exactly."""
         return not self.is_shown() and self.tab.evaluate("splatview.state().lossless")
 
-    def own_drawing(self) -> SceneDrawing:
-        """Return what the page has told the viewer last."""
-        drawing = self.user.screen.state.drawing
-        assert drawing is not None
-        return drawing
-
-    def is_unable(self) -> bool:
-        """Return whether a page is there and says that it cannot draw."""
-        screens = [user.screen.state for user in self.house.app.users]
-        return any(s.drawing is not None and not s.drawing.is_possible for s in screens)
-
-    def has_size_of_pane(self) -> bool:
-        """Return whether the page draws as many pixels as the pane has."""
-        script = "(({width, height}) => [width, height])(document.querySelector('canvas.pane'))"
-        rect = self.user.layout.active.rect
-        return self.tab.evaluate(script) == [rect.width, rect.height]
-
-    def until_viewer_draws(self) -> None:
-        """Wait for the viewer's exact picture, the first one since `forget`."""
-        self.house.until(lambda: not self.own_drawing().is_on)
-        self.house.until(
-            lambda: self.is_lossless() and "picture" in self.received_kinds
-        )
-
     def until_drawn(self) -> None:
         self.house.until(self.is_shown)
 
@@ -213,6 +189,34 @@ def test_camera_moves_in_the_page_and_costs_the_viewer_nothing(
     assert psnr(page_pixels, viewer_pixels, 255) >= 55
 
 
+def own_drawing(page: DrawingPage) -> SceneDrawing:
+    """Return what the page has told the viewer last."""
+    drawing = page.user.screen.state.drawing
+    assert drawing is not None
+    return drawing
+
+
+def is_unable(house: House) -> bool:
+    """Return whether a page is there and says that it cannot draw."""
+    screens = [user.screen.state for user in house.app.users]
+    return any(s.drawing is not None and not s.drawing.is_possible for s in screens)
+
+
+def has_size_of_pane(page: DrawingPage) -> bool:
+    """Return whether the page draws as many pixels as the pane has."""
+    script = (
+        "(({width, height}) => [width, height])(document.querySelector('canvas.pane'))"
+    )
+    rect = page.user.layout.active.rect
+    return page.tab.evaluate(script) == [rect.width, rect.height]
+
+
+def until_viewer_draws(page: DrawingPage) -> None:
+    """Wait for the viewer's exact picture, the first one since `forget`."""
+    page.house.until(lambda: not own_drawing(page).is_on)
+    page.house.until(lambda: page.is_lossless() and "picture" in page.received_kinds)
+
+
 LOSE_GPU = """() => {
   const gl = document.querySelector("canvas.pane").getContext("webgl2");
   window.loss = gl.getExtension("WEBGL_lose_context");
@@ -230,31 +234,31 @@ def test_the_viewer_draws_while_the_page_cannot(drawing: DrawingPage) -> None:
     page_pixels = drawing.picture()
     drawing.forget()
     tab.evaluate(LOSE_GPU)
-    drawing.until_viewer_draws()
-    assert "has taken the GPU" in drawing.own_drawing().reason
+    until_viewer_draws(drawing)
+    assert "has taken the GPU" in own_drawing(drawing).reason
     assert psnr(page_pixels, drawing.picture(), 255) >= 55
     drawing.forget()
     tab.evaluate("loss.restoreContext()")
     drawing.until_drawn()
-    assert drawing.own_drawing() == SceneDrawing(True, True)
+    assert own_drawing(drawing) == SceneDrawing(True, True)
     assert "scenebegin" in drawing.received_kinds
     assert psnr(page_pixels, drawing.picture(), 255) >= 55
     # The user's choice, in the viewer's panel.
     drawing.forget()
     drawing.user.screen.desktop.ask("draw_there")
-    drawing.until_viewer_draws()
-    assert drawing.own_drawing().is_possible
+    until_viewer_draws(drawing)
+    assert own_drawing(drawing).is_possible
     assert "draw=there" in tab.url
     drawing.user.screen.desktop.ask("draw_here")
     drawing.until_drawn()
-    # A page of another size, of other pixels, and one that nobody sees.
+    # The page gets another size and other pixels, and is hidden for a while.
     tab.set_viewport_size({"width": 640, "height": 420})
-    house.until(drawing.has_size_of_pane)
+    house.until(lambda: has_size_of_pane(drawing))
     session = tab.context.new_cdp_session(tab)
     metrics = {"width": 640, "height": 420, "deviceScaleFactor": 2, "mobile": False}
     session.send("Emulation.setDeviceMetricsOverride", metrics)
     house.until(lambda: drawing.user.screen.state.scale == 2)
-    house.until(drawing.has_size_of_pane)
+    house.until(lambda: has_size_of_pane(drawing))
     tab.evaluate(SET_HIDDEN, True)
     house.until(lambda: not drawing.user.screen.state.visible)
     drawing.forget()
@@ -267,6 +271,6 @@ def test_the_viewer_draws_while_the_page_cannot(drawing: DrawingPage) -> None:
     # A browser that is too old for the scripts.
     tab.route("**/splats/choice.js", refuse_script)
     tab.reload()
-    house.until(drawing.is_unable)
-    assert "cannot run" in drawing.own_drawing().reason
+    house.until(lambda: is_unable(house))
+    assert "cannot run" in own_drawing(drawing).reason
     house.until(drawing.is_lossless)
