@@ -62,7 +62,9 @@ def test_what_cannot_be_exported_is_said(
     assert export(tmp_path / "out.ply", picture) == 2
     assert "this is of kind image" in capsys.readouterr().err
     assert export(tmp_path / "out.obj", picture) == 2
-    assert "end it in .compressed.ply, .ply, .spz, .html" in capsys.readouterr().err
+    assert (
+        "end it in .compressed.ply, .ply, .spz, .sog, .html" in capsys.readouterr().err
+    )
     assert export(tmp_path / "out.ply", picture, "--path", picture) == 2
     assert "--path is for pages" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.png"]

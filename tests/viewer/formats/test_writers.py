@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_part_is_written_beside_what_is_there(tmp_path: Path, suffix: str) -> 
     ).abs().max() < 0.01
 
 
-@pytest.mark.parametrize("suffix", [".ply", ".spz"])
+@pytest.mark.parametrize("suffix", [".ply", ".spz", ".sog"])
 def test_antialiased_scenes_are_marked(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"smooth{suffix}"
     write_scene(WrittenScene(make_scene(0), antialiased=True), path)
@@ -116,6 +117,25 @@ def test_scenes_beyond_a_format_are_refused(tmp_path: Path) -> None:
         write_scene(WrittenScene(scene), tmp_path / "far.spz")
 
 
+def test_harmonics_beyond_the_degree_in_use_are_not_in_a_sog(tmp_path: Path) -> None:
+    scene = replace(make_scene(15), sh_degree=1)
+    path = tmp_path / "low.sog"
+    write_scene(WrittenScene(scene), path)
+    assert matched(scene, path).shN.shape == (COUNT, 3, 3)
+
+
+def test_sog_of_a_sog_is_the_same(tmp_path: Path) -> None:
+    first_path = tmp_path / "first.sog"
+    write_scene(WrittenScene(make_scene(8)), first_path)
+    first, _ = activate(open_file(first_path))
+    second_path = tmp_path / "second.sog"
+    write_scene(WrittenScene(first), second_path)
+    second = matched(first, second_path)
+    for name in ("means", "scales", "opacities", "sh0", "shN"):
+        before = getattr(first, name)
+        torch.testing.assert_close(getattr(second, name), before, atol=1e-5, rtol=1e-5)
+
+
 def test_unknown_formats_are_named_with_the_known(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"\.compressed\.ply, \.ply, \.spz"):
+    with pytest.raises(FileError, match=r"\.compressed\.ply, \.ply, \.spz, \.sog"):
         write_scene(WrittenScene(make_scene(0)), tmp_path / "scene.obj")

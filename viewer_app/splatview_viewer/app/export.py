@@ -99,10 +99,12 @@ def _loaded(
     sample = view.data.sample
     assert summary is not None
     assert sample is not None
+    scene = view.data.renderer.scene()
     written = WrittenScene(
-        view.data.renderer.scene().to_host(),
+        scene.to_host(),
         antialiased=summary.antialiased,
         up=view.rig.up_axis.known,
+        gpu=scene.gpu,
     )
     orbit = Orbit(up=view.rig.up_axis.direction)
     orbit.look_from(view.rig.camera_of_scene(Rect(0, 0, *size)), sample.middle)

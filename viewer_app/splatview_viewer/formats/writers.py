@@ -8,6 +8,7 @@ from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import silent
 from splatview_viewer.formats.ply import write_ply
+from splatview_viewer.formats.sog_writing import write_planes
 from splatview_viewer.formats.spz_writing import spz_bytes
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class WrittenScene(NamedTuple):
     """The direction upward; None if it is not known."""
     keep: torch.Tensor | None = None
     """(N,) bool, which Gaussians are written; None: all."""
+    gpu: torch.device | None = None
+    """A GPU that may do what takes long; None: the CPU does it."""
 
 
 class SceneWriter(NamedTuple):
@@ -153,6 +156,25 @@ def _write_spz(
     return write_bytes(content, path, numbered), len(scene)
 
 
+def _write_sog(
+    written: WrittenScene, path: Path, numbered: bool, progress: Progress
+) -> tuple[Path, int]:
+    """Write PlayCanvas's SOG."""
+    scene = chosen(written)
+    try:
+        with output_file(path, numbered=numbered) as out:
+            write_planes(
+                out.file,
+                scene,
+                antialiased=written.antialiased,
+                gpu=written.gpu,
+                progress=progress,
+            )
+    except OSError as e:
+        raise FileError(str(e)) from e
+    return out.path, len(scene)
+
+
 def write_bytes(content: bytes, path: Path, numbered: bool = False) -> Path:
     """Write a file, and return its path. Raises FileError."""
     try:
@@ -167,5 +189,6 @@ WRITERS = (
     SceneWriter(".compressed.ply", "SuperSplat's compressed PLY", _write_compressed),
     SceneWriter(".ply", "PLY, as inria's and gsplat's programs", _write_plain),
     SceneWriter(".spz", "Niantic SPZ, version 3", _write_spz),
+    SceneWriter(".sog", "PlayCanvas SOG, version 2", _write_sog),
 )
 """Longer suffixes come first."""

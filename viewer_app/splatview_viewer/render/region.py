@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview_viewer.core.threads import one_thread
 from splatview_viewer.render.base import ALPHA_MIN, EPS_2D
 from splatview_viewer.render.hiding import Centres, LayeredLight
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.selecting import largest_scale
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
     from splatview_viewer.core.selection import Selection
@@ -49,7 +47,7 @@ class SeenCentres:
         """
         import torch
 
-        with torch.no_grad(), _one_thread():
+        with torch.no_grad(), one_thread():
             self._pixels = _find_pixels(scene, camera, selection.unmarked, through)
 
     def inside(self, region: np.ndarray) -> np.ndarray:
@@ -63,25 +61,8 @@ class SeenCentres:
         # The last pixel stands for all that is not seen.
         flat = np.append(region.reshape(-1), False)
         is_inside = torch.from_numpy(flat).to(self._pixels.device)
-        with torch.no_grad(), _one_thread():
+        with torch.no_grad(), one_thread():
             return is_inside.index_select(0, self._pixels).cpu().numpy()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Have torch compute in this thread alone.
-
-    Its threads wait for each other at every step, which takes ten times as long where a
-    training leaves them no core.
-    """
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _find_pixels(

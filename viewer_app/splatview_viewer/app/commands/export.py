@@ -28,7 +28,7 @@ class Export:
 
     The end of the name says the format: .ply (all of it, as inria's and gsplat's
     programs), .compressed.ply (SuperSplat's, a quarter of the bytes), .spz (Niantic's, a
-    tenth), or .html: the scene and its viewer in one page, which opens in any browser
+    tenth), .sog (PlayCanvas's, likewise and finer), or .html: the scene and its viewer in one page, which opens in any browser
     from a disk, without a server or a network.
     """
 

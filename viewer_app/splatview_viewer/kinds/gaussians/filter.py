@@ -167,6 +167,7 @@ class Filter(Tool["GaussianView"]):
         selection = view.state.selection
         antialiased = summary.antialiased
         up = view.rig.up_axis.known
+        gpu = scene.gpu
         scene = scene.to_host()
 
         def write(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
@@ -179,7 +180,7 @@ class Filter(Tool["GaussianView"]):
                 keep = torch.from_numpy(array_of(chosen_mask).copy())
             elif only_shown:
                 keep = (flags(scene, selection) & HIDDEN) == 0
-            written = WrittenScene(scene, antialiased, up, keep)
+            written = WrittenScene(scene, antialiased, up, keep, gpu)
             return write_scene(written, path, numbered=True, progress=job.report)
 
         self._job = self._jobs.submit(write)
