@@ -72,9 +72,10 @@ class PageScenes:
         elif isinstance(message, m.SceneBegin):
             self.passes.append(message)
             assert message.pane not in self._coming
-            self._coming[message.pane] = HeldPass(
-                message, base_pass=0 if message.refines else message.pass_number
-            )
+            coming = HeldPass(message)
+            if not message.refines:
+                coming.base_pass = message.pass_number
+            self._coming[message.pane] = coming
         elif isinstance(message, m.Blocks):
             self._take_blocks(message, data)
         elif isinstance(message, m.MarkedScene):
@@ -98,7 +99,7 @@ class PageScenes:
         for held_pass in (self.drawn.get(message.pane), self._coming.get(message.pane)):
             if held_pass is None or held_pass.base_pass != message.pass_number:
                 continue
-            assert all(0 <= place < held_pass.header.count for place in message.marked)
+            assert all(0 <= index < held_pass.header.count for index in message.marked)
             held_pass.marked = message.marked
 
     def _end(self, message: m.SceneEnd) -> None:

@@ -26,7 +26,7 @@ from support.wait import clock, wait_until
 from torch.nn.functional import interpolate
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, read_pixels
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasState, CamerasView
@@ -193,6 +193,73 @@ def test_photograph_is_compared_in_each_mode(
     drag_line(view, rect)
     moved = view_pixels(view, screen, rect)[inside]
     np.testing.assert_array_equal(moved[:, 122:], photo[:, 122:])
+
+
+def layer_over(view: Any, screen: OffscreenScreen, rect: Rect) -> np.ndarray:
+    """Draw what lies over a picture that a screen draws, (H, W, 4) from 0 to 255."""
+    screen.framebuffer.use()
+    screen.framebuffer.clear()
+    view.view.draw_over_handed(screen.framebuffer, rect)
+    return read_pixels(screen.framebuffer).astype(float)
+
+
+def test_photograph_lies_over_a_picture_that_a_screen_draws(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
+    screen.resize(480, 400)
+    rect = Rect(0, 0, 480, 400)
+    view.draw(screen.framebuffer, rect)
+    through(view, 1, screen, content, rect)
+    tool = frustums(view)
+    tool.change(comparison="render")
+    rendered = view_pixels(view, screen, rect)
+    for mode in ("photo", "wipe"):
+        tool.change(comparison=mode, opacity=0.4)
+        expected = view_pixels(view, screen, rect)
+        drawing = view.hand_on(rect).drawing
+        assert drawing is not None
+        layer = layer_over(view, screen, rect)
+        composed = layer[..., :3] + (1 - layer[..., 3:] / 255) * rendered
+        assert np.abs(composed - expected).max() <= 1.5
+    (grip,) = drawing.grips
+    assert Rect(*grip).contains(240, 100)
+    assert drawing.navigates
+    view.view.host = replace(view.view.host, around="phone")
+    assert not view.hand_on(rect).drawing.navigates, "a finger pans the photograph"
+    view.view.host = replace(view.view.host, around="desktop")
+    tool.change(comparison="error")
+    handed = view.hand_on(rect)
+    assert handed.drawing is None
+    assert "Errors" in handed.reason
+
+
+def test_screen_draws_the_picture_beside_a_photograph(
+    view: Any, screen: OffscreenScreen, content: CamerasContent
+) -> None:
+    """In its column, as `draw` would make the whole picture smaller."""
+    screen.resize(480, 400)
+    rect = Rect(0, 0, 480, 400)
+    view.draw(screen.framebuffer, rect)
+    through(view, 1, screen, content, rect)
+    frustums(view).change(comparison="side")
+    picture = view_pixels(view, screen, rect)
+    camera = view.hand_on(rect).drawing.camera
+    whole_rect = frustums(view).through.photo_rect(rect)
+    both = frustums(view).through.photo_rect(rect, 2)
+    corners = [
+        (whole_rect.x, whole_rect.y, 1),
+        (whole_rect.x + whole_rect.width, whole_rect.y + whole_rect.height, 1),
+    ]
+    rays = np.linalg.inv(view.view.drawn_camera.K) @ np.transpose(corners)
+    pixels = (np.reshape(camera.K, (3, 3)) @ rays)[:2].T
+    right = both.x + both.width // 2
+    bottom = both.y + both.height
+    np.testing.assert_allclose(pixels, [(both.x, both.y), (right, bottom)], atol=1e-6)
+    layer = layer_over(view, screen, rect)
+    is_open = layer[..., 3] == 0
+    assert is_open[both.y : bottom, both.x : right].all()
+    assert is_open.sum() == both.height * (right - both.x)
+    np.testing.assert_array_equal(layer[~is_open][:, :3], picture[~is_open])
 
 
 def check_side(picture: np.ndarray, rect: Rect) -> None:

@@ -55,10 +55,11 @@ class ScenePage(NamedTuple):
         assert drawing is not None
         return drawing.place
 
-    def look(self) -> HandedLook | None:
+    def handed_look(self) -> HandedLook | None:
         """Return how the page draws the pane; None where it does not."""
-        drawing = self.handed.drawing
-        return None if drawing is None else drawing.look
+        if self.handed.drawing is None:
+            return None
+        return self.handed.drawing.look
 
     def await_place(self, **expected: Any) -> None:
         """Wait until the place that the page has is so."""
@@ -199,8 +200,10 @@ def test_legend_has_the_range_that_the_page_measures(reader: ScenePage) -> None:
     house, page, _ = reader
 
     def measures() -> bool:
-        look = reader.look()
-        return look is not None and look.paint == "depth" and look.range is None
+        handed_look = reader.handed_look()
+        if handed_look is None or handed_look.paint != "depth":
+            return False
+        return handed_look.range is None
 
     reader.change(show="depth")
     house.until(measures)
@@ -227,8 +230,8 @@ def test_legend_has_the_range_that_the_page_measures(reader: ScenePage) -> None:
     reader.change(show="depth", depth_range=(1.0, 3.0))
 
     def is_given() -> bool:
-        look = reader.look()
-        return look is not None and look.range == (1.0, 3.0)
+        handed_look = reader.handed_look()
+        return handed_look is not None and handed_look.range == (1.0, 3.0)
 
     house.until(is_given)
     assert page.waiting == 0

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.frames import cloud
+from support.frames import SIZE, cloud, photographs, ring
 from support.house import House
 from support.pages import pages_of, screenshot
 from support.renderer_cases import psnr
 
 import splatview
 from splatview_viewer.core.screen import SceneDrawing
+from splatview_viewer.core.selection import EVERYTHING
+from splatview_viewer.scene_view.frustums import Frustums
 from splatview_viewer.web.address import local_url
 
 if TYPE_CHECKING:
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
 
 INTERFACE = {"interface", "layout", "caption"}
 """What comes also while nothing moves: the viewer counts the seconds of a training."""
+COMPARISONS: dict[str, float] = {"photo": 50, "side": 45, "wipe": 55}
+"""Decibels to the viewer's picture for each place of a photograph. Beside it the page
+draws in the size that is seen, while the viewer makes its picture smaller."""
+PAINTS_BELOW = {"photo": "depth"}
+"""What is shown below it other than colours."""
+COMPARED = np.s_[40:330, 100:460]
+"""The part of a pane where the interface writes nothing."""
 
 
 class DrawingPage:
@@ -274,3 +284,72 @@ def test_the_viewer_draws_while_the_page_cannot(drawing: DrawingPage) -> None:
     house.until(lambda: is_unable(house))
     assert "cannot run" in own_drawing(drawing).reason
     house.until(drawing.is_lossless)
+
+
+def picture_number(drawing: DrawingPage) -> int:
+    """Return the number of the viewer's picture that was shown last."""
+    return drawing.tab.evaluate("splatview.state().number")
+
+
+def test_what_lies_over_the_scene_is_that_of_the_viewer(drawing: DrawingPage) -> None:
+    """Marks, numbers by colours, and photographs in all places."""
+    views, Ks = ring(4)
+    splatview.publish_cameras(views, Ks, *SIZE, photographs(4))
+    shown_view: Any = drawing.user.view
+    view = shown_view.view
+    frustums = view.tools.of(Frustums)
+    drawing.tab.keyboard.press("h")
+    drawing.house.until(lambda: frustums.content is not None)
+    frustums.enter(1, 0.0)
+    selection = replace(EVERYTHING, marked=tuple(range(0, 400, 10)))
+    view.change(selection=selection)
+
+    def compare(name: str) -> None:
+        frustums.change(comparison=name, opacity=0.4)
+        view.change(show=PAINTS_BELOW.get(name, "color"))
+        drawing.user.mark()
+
+    def has_newer_picture(previous: int) -> bool:
+        return picture_number(drawing) > previous and drawing.is_lossless()
+
+    def has_photo() -> bool:
+        content = frustums.content
+        return content is not None and frustums.through.photo(content) is not None
+
+    drawing.house.until(has_photo)
+    drawing.user.screen.desktop.ask("draw_there")
+    drawing.house.until(drawing.is_lossless)
+    expected = {}
+    for name in COMPARISONS:
+        previous = picture_number(drawing)
+        compare(name)
+        drawing.house.until(partial(has_newer_picture, previous))
+        expected[name] = drawing.picture()[COMPARED]
+        assert np.ptp(expected[name]) > 100
+    drawing.user.screen.desktop.ask("draw_here")
+    drawing.until_drawn()
+    drawing.forget()
+
+    def is_alike(name: str) -> bool:
+        likeness = psnr(drawing.picture()[COMPARED], expected[name], 255)
+        return likeness >= COMPARISONS[name]
+
+    for name in COMPARISONS:
+        compare(name)
+        drawing.house.until(partial(is_alike, name))
+    assert "picture" not in drawing.received_kinds
+    # The line between both is the viewer's to drag.
+    rect = drawing.user.layout.active.rect
+    x = rect.x + rect.width // 2
+    y = rect.y + rect.height // 4
+    drawing.tab.mouse.move(x, y)
+    drawing.tab.mouse.down()
+    drawing.tab.mouse.move(x + 60, y)
+    drawing.house.until(lambda: view.state.training.divider_position > 0.55)
+    drawing.tab.mouse.up()
+    assert frustums.through.is_there
+    assert drawing.is_shown()
+    # What needs a picture of the viewer's comes as one.
+    compare("error")
+    drawing.house.until(drawing.is_lossless)
+    assert "Errors" in drawing.pane["reason"]

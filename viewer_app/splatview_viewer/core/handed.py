@@ -104,6 +104,8 @@ class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
     covered: tuple[tuple[int, int, int, int], ...]
     """x, y, width and height of what lies over the picture and takes the pointer, in
     pixels of the screen."""
+    grips: tuple[tuple[int, int, int, int], ...] = ()
+    """The same for what takes a drag, but hides nothing: it goes with the picture."""
 
 
 class HandedOn(NamedTuple):

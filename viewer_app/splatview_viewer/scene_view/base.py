@@ -74,6 +74,11 @@ class SceneViewBase(View[DataT, StateT]):
         """Prefer a smooth picture to a sharp one for now."""
         raise NotImplementedError
 
+    @property
+    def is_handed(self) -> bool:
+        """True while a screen draws the picture by itself."""
+        return False
+
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the picture that was drawn last once more, into another framebuffer."""
         raise NotImplementedError

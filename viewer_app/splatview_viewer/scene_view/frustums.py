@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Visit
+    from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
 
@@ -411,6 +412,35 @@ class Frustums(Tool[TrainedView]):
         """True while a photograph is compared with the picture."""
         is_compared = self.state.comparison != "render"
         return self.content is not None and self.through.is_there and is_compared
+
+    @property
+    def shows_errors(self) -> bool:
+        """True while the differences from a photograph are shown in its place."""
+        return self.shows_photo and self.state.comparison == "error"
+
+    # -- screens that draw the picture by themselves ---------------------------------
+
+    def camera_on_screen(self, camera: Camera, rect: Rect) -> Camera:
+        """Return the camera of such a screen, as `LookingThrough.camera_on_screen`."""
+        content = self.content
+        if content is None:
+            return camera
+        return self.through.camera_on_screen(camera, rect, content)
+
+    @property
+    def takes_drags(self) -> bool:
+        """True while each drag over the picture is for a photograph."""
+        is_phone = self.view.host.around == "phone"
+        return is_phone and self.content is not None and self.through.index is not None
+
+    def grips(self, rect: Rect) -> Sequence[Rect]:
+        """Return where a drag over the picture in `rect` is for something on it."""
+        if not self.shows_photo or self.state.comparison != "wipe":
+            return []
+        divider = self.through.divider
+        divider.position = self.state.divider_position
+        photo_rect = self.through.photo_rect(rect)
+        return [divider.grip(photo_rect, self.view.host.scale)]
 
     @property
     def _hidden_by_host(self) -> bool:

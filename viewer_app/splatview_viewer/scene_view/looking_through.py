@@ -259,6 +259,27 @@ class LookingThrough:
         bottom = round(top + height * scale)
         return Rect(x, y, max(right - x, columns), max(bottom - y, 1))
 
+    def camera_on_screen(
+        self, camera: Camera, rect: Rect, content: CamerasContent
+    ) -> Camera:
+        """Return the camera of a screen that draws what `camera` sees by itself.
+
+        Beside the photograph it draws it in the size that it has there, and `draw`
+        covers the rest.
+        """
+        is_beside = self.is_there and self.view.state.training.comparison == "side"
+        if not is_beside or self.photo(content) is None:
+            return camera
+        whole = self.photo_rect(rect)
+        both = self.photo_rect(rect, columns=2)
+        scale = np.array([both.width // 2 / whole.width, both.height / whole.height])
+        corner = np.array([whole.x - rect.x, whole.y - rect.y])
+        corner_beside = np.array([both.x - rect.x, both.y - rect.y])
+        K = camera.K.copy()
+        K[:2] *= scale[:, None]
+        K[:2, 2] += corner_beside - corner * scale
+        return replace(camera, K=K)
+
     def draw(
         self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent
     ) -> None:
@@ -289,13 +310,19 @@ class LookingThrough:
         self._pair.draw(framebuffer, photo_rect, mode, position, state.gain)
 
     def _draw_targets(self, rect: Rect, photo_rect: Rect, photo: np.ndarray) -> None:
-        """Draw the rendered picture and the photograph into the pair's targets."""
+        """Draw the rendered picture and the photograph into the pair's targets.
+
+        Without the picture where a screen draws it.
+        """
         width = photo_rect.width
         height = photo_rect.height
-        rendered = self._pair.target(0, width, height, "f1")
-        x = rect.x - photo_rect.x
-        y = rect.y - photo_rect.y
-        self.view.lay_picture(rendered, Rect(x, y, rect.width, rect.height))
+        if self.view.is_handed:
+            self._pair.leave_out_first(width, height)
+        else:
+            rendered = self._pair.target(0, width, height, "f1")
+            x = rect.x - photo_rect.x
+            y = rect.y - photo_rect.y
+            self.view.lay_picture(rendered, Rect(x, y, rect.width, rect.height))
         photographed = self._pair.target(1, width, height, "f1")
         full_rect = Rect(0, 0, width, height)
         self._photo.take(photo)

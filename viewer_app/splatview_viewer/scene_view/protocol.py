@@ -204,6 +204,14 @@ class TrainedView(SceneView, Protocol):
         """Return another view that draws the scene as it was trained."""
         ...
 
+    @property
+    def is_handed(self) -> bool:
+        """True while a screen draws the picture by itself.
+
+        What tools draw lies over it then: colours times their alpha.
+        """
+        ...
+
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the picture that was drawn last once more, into another framebuffer."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.events import (
@@ -10,12 +11,12 @@ from splatview_viewer.core.events import (
     PointerPress,
     PointerRelease,
 )
+from splatview_viewer.core.screen import Rect
 
 if TYPE_CHECKING:
     from imgui_bundle import imgui
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect
 
 _REACH_POINTS = 7.0
 """Points to either side of the line within which it can be dragged."""
@@ -105,6 +106,16 @@ class Divider:
 
     def _is_near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
         return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH_POINTS * scale
+
+    def grip(self, rect: Rect, scale: float) -> Rect:
+        """Return where a pointer can take hold of the line.
+
+        Args:
+            rect: the picture's, in pixels.
+            scale: pixels per point.
+        """
+        reach = math.ceil(_REACH_POINTS * scale)
+        return Rect(self.x(rect) - reach, rect.y, 2 * reach + 1, rect.height)
 
     def draw(
         self,

@@ -179,7 +179,7 @@ class Handing:
         # The orbit takes the place of a view that is followed, before anything else.
         _ = view.rig.orbit
         camera = view.rig.camera_of_scene(rect)
-        drawing = _drawing_of(view, camera)
+        drawing = _drawing_of(view, camera, rect)
         if drawing is None:
             return HandedOn(reason="This camera is mirrored or skewed.")
         self._wanted_s = cache.now
@@ -208,8 +208,8 @@ def _reason_against(view: GaussianView) -> str:
     state = view.state
     if len(state.selection.marked) > _MOST_MARKED:
         return f"More than {_MOST_MARKED:,} Gaussians are marked."
-    if view.tools.of(Frustums).shows_photo:
-        return "A photograph is compared with the picture."
+    if view.tools.of(Frustums).shows_errors:
+        return "Errors are measured in a picture of the viewer's."
     return ""
 
 
@@ -220,18 +220,21 @@ def _range_by_hand(view: GaussianView) -> tuple[float, float] | None:
     return view.state.overdraw_range
 
 
-def _drawing_of(view: GaussianView, camera: Camera) -> HandedDrawing | None:
+def _drawing_of(view: GaussianView, camera: Camera, rect: Rect) -> HandedDrawing | None:
     """Return all that decides a picture; None where the camera is no rotation."""
+    frustums = view.tools.of(Frustums)
+    grips = [(r.x, r.y, r.width, r.height) for r in frustums.grips(rect)]
     # A camera of a file may be anything.
     with suppress(ValueError):
         return HandedDrawing(
             place=_handed_place(view, camera),
-            camera=_exact_camera(view, camera),
+            camera=_exact_camera(view, frustums.camera_on_screen(camera, rect)),
             placed=0,
             look=_handed_look(view),
-            navigates=view.tools.chosen == ORBIT,
+            navigates=view.tools.chosen == ORBIT and not frustums.takes_drags,
             looks_around=view.tools.of(Navigate).drag_looks,
             covered=(),
+            grips=tuple(grips),
         )
     return None
 

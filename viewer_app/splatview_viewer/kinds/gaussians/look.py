@@ -49,8 +49,7 @@ class LookTool(Tool["GaussianView"]):
     def has_legend(self) -> bool:
         """True if numbers are shown by colours, whose legend lies over the picture."""
         view = self.view
-        picture = view.picture
-        is_drawn = picture.source is not None or picture.handed_to is not None
+        is_drawn = view.picture.source is not None or view.is_handed
         if not SHOWS[view.state.show].is_mapped or not is_drawn:
             return False
         low, high = view.number_range

@@ -193,7 +193,7 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
     def measured_range(self) -> tuple[float, float]:
         """The range of the numbers in the picture; 0 to 0 while it is not known."""
         picture = self.picture
-        if picture.handed_to is None:
+        if not self.is_handed:
             return picture.number_picture.range
         measured = picture.handed_range
         if measured is None or measured.show != self.state.show:
@@ -301,6 +301,10 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
             return False
         camera = self.rig.camera_of_scene(self.rig.rect)
         return stepped.awaits(self.picture, camera, self.options)
+
+    @property
+    def is_handed(self) -> bool:
+        return self.picture.handed_to is not None
 
     def lay_picture(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw the picture that was drawn last once more, into another framebuffer."""

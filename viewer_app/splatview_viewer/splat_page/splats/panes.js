@@ -9,7 +9,7 @@ const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows 
  * @typedef {[number, number, number, number]} Box  x, y, width and height in pixels of the layout.
  * @typedef {import("./draw.js").Options} Look
  * @typedef {{place: import("./orbit.js").Place, camera: import("./camera.js").Camera | null, placed: number,
- *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[]}} Drawing
+ *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[], grips: Box[]}} Drawing
  * @typedef {{pane: number, drawing: Drawing | null, reason: string}} HandedScene
  * @typedef {{pane: number, pass: number, version: number, refines: boolean, count: number, total: number, form: string,
  *   has_harmonics: boolean, sh_degree: number, sh_stored: number, origin: number[], antialiased: boolean,
@@ -232,7 +232,9 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   function paneAt(x, y) {
     const isIn = ([left, top, width, height]) => x >= left && y >= top && x < left + width && y < top + height;
     for (const pane of panes.values()) {
-      if (canMove(pane) && isIn(pane.box) && !pane.drawing.covered.some(isIn)) return pane;
+      if (!canMove(pane) || !isIn(pane.box)) continue;
+      const {covered, grips} = pane.drawing;
+      if (![...covered, ...grips].some(isIn)) return pane;
     }
     return null;
   }
