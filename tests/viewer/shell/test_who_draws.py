@@ -87,6 +87,12 @@ class SwitchedPage:
             self.page.send(event)
         self.page.send(ev.PointerRelease(x, y))
 
+    def legend(self) -> Rect:
+        """Wait for the legend of the picture, and return where it is."""
+        place = partial(self.view.legend_place, self.user.layout.active.rect, 1.0)
+        self.house.until(place)
+        return place()
+
     def corner(self) -> Rect | None:
         self._read()
         return self._caption.corner
@@ -153,19 +159,18 @@ def test_the_corner_of_a_page_covers_nothing(house: House) -> None:
     picture = page.user.layout.active.rect
     page.until_corner_ends_at(picture.y + picture.height)
     page.change(show="depth")
-    legend = Rect(0, 0, 0, 0)
-
-    def has_legend() -> bool:
-        nonlocal legend
-        legend = page.view.legend_place(picture, 1.0) or legend
-        return legend.height > 0
-
-    house.until(has_legend)
-    page.until_corner_ends_at(legend.y)
+    page.until_corner_ends_at(page.legend().y)
     phone = SwitchedPage(house, 390, 844)
-    phone.until_corner_ends_at(phone.user.interface.zones.time.y)
-    # The sheet takes the picture's lower half with it.
+    time_strip = phone.user.interface.zones.time
+    phone.until_corner_ends_at(time_strip.y)
+    phone.change(show="depth")
+    legend = phone.legend()
+    assert legend.y + legend.height < time_strip.y
+    phone.until_corner_ends_at(legend.y)
+    phone.change(show="color")
+    # The strip and the corner go up with the sheet.
     phone.user.toggle_panel()
+    house.until(lambda: phone.user.interface.zones.time.y < time_strip.y)
     phone.until_corner_ends_at(phone.user.interface.zones.time.y)
     # Where the panel lies over the picture, there is no room below.
     narrow = SwitchedPage(house, 620, 500)

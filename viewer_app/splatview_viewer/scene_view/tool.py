@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.scene_view.protocol import SceneView
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -280,8 +281,15 @@ class ToolSet(dict[str, Tool]):
         return points * self._view.host.scale
 
     def above_bars(self, rect: Rect) -> Rect:
-        """Return the part of a picture in `rect` that is above the bars."""
-        return replace(rect, height=max(rect.height - round(self.bars_height), 1))
+        """Return the part of a picture in `rect` that is above the bars.
+
+        On a phone it ends above the time strip, which lies over the picture.
+        """
+        host = self._view.host
+        covered_height = self.bars_height
+        if host.around == "phone":
+            covered_height += theme.PHONE_TIME_HEIGHT * host.scale
+        return replace(rect, height=max(rect.height - round(covered_height), 1))
 
     def covered(self, rect: Rect) -> list[Rect]:
         """Return the rectangles of all bars and windows over a picture in `rect`."""

@@ -19,8 +19,10 @@ HEIGHT = 44.0
 def page_corner(user: User) -> Rect | None:
     """Return the part of the first scene's picture that ends where the corner is free.
 
-    None: no scene is shown, or there is no room.
+    None: no scene is shown, there is no room, or the screen is no page.
     """
+    if user.screen.interface is None:
+        return None
     scale = user.screen.state.scale
     for viewport in user.layout.visible_viewports:
         working = viewport.working()
@@ -32,6 +34,18 @@ def page_corner(user: User) -> Rect | None:
             boards.append(legend)
         return _above_boards(viewport.rect, boards, scale)
     return None
+
+
+def words_of_page(user: User) -> list[Rect]:
+    """Return where a page says who draws, if it does."""
+    corner = page_corner(user)
+    if corner is None:
+        return []
+    scale = user.screen.state.scale
+    width = min(round(WIDTH * scale), corner.width)
+    height = round(HEIGHT * scale)
+    x = corner.x + corner.width - width
+    return [Rect(x, corner.y + corner.height - height, width, height)]
 
 
 def _above_boards(picture: Rect, boards: Sequence[Rect], scale: float) -> Rect | None:

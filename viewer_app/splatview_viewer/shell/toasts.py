@@ -11,6 +11,7 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.shell.cards import dark_button, dark_card
 from splatview_viewer.shell.commands import named
 from splatview_viewer.shell.overlay import text_room
+from splatview_viewer.shell.page_corner import words_of_page
 from splatview_viewer.ui import lettering, theme
 from splatview_viewer.ui.text_cards import card
 from splatview_viewer.ui.widgets import lines_of
@@ -75,7 +76,7 @@ class Toasts:
             # Its time strip lies over the lower edge of the picture.
             bottom -= zones.time.height
         if user.state.toasts:
-            boards = user.layout.active.covered()
+            boards = [*user.layout.active.covered(), *words_of_page(user)]
             bottom = _above_boards(boards, picture, bottom, scale)
         for toast in reversed(user.state.toasts):
             if toast.gesture is not None and user.history.offers(toast.gesture):

@@ -278,11 +278,8 @@ class UserPictures:
         caption = caption_of(
             self._user.layout.active.entry, self._user.interface.surface.is_typing
         )
-        corner = None
-        if self._user.screen.interface is not None:
-            corner = page_corner(self._user)
         return msgspec.structs.replace(
-            caption, light=self._user.state.light, corner=corner
+            caption, light=self._user.state.light, corner=page_corner(self._user)
         )
 
     def present(self, now: float) -> None:
