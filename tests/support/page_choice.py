@@ -44,9 +44,9 @@ _START = """async () => {
                 map: [], range: [0, 1]};
   const drawing = {place, camera: null, placed: 0, look, navigates: true, looks_around: false, covered: []};
   /** Have the viewer hand a pane on, or say why it does not. */
-  window.hand = (reason = "") => {
-    choice.takeLayout({size: [90, 80], panes: [[1, [0, 0, 90, 80]]]});
-    choice.takeHanded({pane: 1, drawing: reason ? null : drawing, reason, covered: [], picked: null});
+  window.hand = (reason = "", pane = 1) => {
+    choice.takeLayout({size: [90, 80], panes: [[1, [0, 0, 90, 80]], [2, [0, 0, 9, 8]]]});
+    choice.takeHanded({pane, drawing: reason ? null : drawing, reason, covered: [], picked: null});
   };
   const texels = {quick: 1, exact: 2};
   /** Have a pass come, up to a block. */
@@ -59,6 +59,21 @@ _START = """async () => {
     const bytes = new ArrayBuffer(count * size);
     if (part in texels) for (let i = 0; i < count; ++i) new Float32Array(bytes, i * size)[3] = texels[part];
     choice.panes.takeBlocks({pane: 1, pass, number: 1, part, first, count, bytes: bytes.byteLength}, [bytes]);
+  };
+  const lossOf = () => el.stage.querySelector("canvas").getContext("webgl2").getExtension("WEBGL_lose_context");
+  /** Take the GPU away from the pane, and wait until the page knows. */
+  window.loseGpu = async () => {
+    const {promise, resolve} = Promise.withResolvers();
+    el.stage.querySelector("canvas").addEventListener("webglcontextlost", resolve);
+    window.loss = lossOf();
+    loss.loseContext();
+    await promise;
+  };
+  window.restoreGpu = async () => {
+    const {promise, resolve} = Promise.withResolvers();
+    el.stage.querySelector("canvas").addEventListener("webglcontextrestored", resolve);
+    loss.restoreContext();
+    await promise;
   };
   window.endPass = (pass) => choice.panes.takeEnd({pane: 1, pass, number: 2, is_whole: true});
 }"""

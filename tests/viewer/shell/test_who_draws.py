@@ -16,6 +16,7 @@ from support.scene_files import ply_columns, truth, write_ply
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Favour, Rect, SceneDrawing
+from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.shell.page_corner import HEIGHT
 from splatview_viewer.shell.user import User
 from splatview_viewer.web import messages as m
@@ -152,6 +153,28 @@ def test_a_page_that_cannot_draw_says_why(house: House) -> None:
     page.press("Here")
     house.until(partial(page.is_asked, "draw_here"))
     assert page.asked == ["draw_here"]
+
+
+def test_a_film_is_rendered_while_the_page_draws(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = SwitchedPage(house, 640, 480)
+    page.says(m.Draws(on=True), "here")
+    tool = page.view.path
+    tool.add_key()
+    tool.film = Film(tool.path, 64, 48, 2.0)
+    tool.film_maker.as_frames = True
+    tool.film_maker.start()
+    states = set()
+
+    def is_filmed() -> bool:
+        states.add(page.panel_state())
+        return tool.film_maker.filming is None
+
+    house.until(is_filmed)
+    assert states == {"here"}
+    assert list(tmp_path.glob("*/*.png"))
 
 
 def test_the_corner_of_a_page_covers_nothing(house: House) -> None:

@@ -112,6 +112,31 @@ def test_software_draws_only_if_the_user_asks(choice: PageChoice) -> None:
     assert choice.told().max_gaussians == most
 
 
+def test_a_gpu_that_is_lost_again_and_again_is_left_alone(choice: PageChoice) -> None:
+    most = choice.begin("here").max_gaussians
+    choice.run("hand()")
+    for _ in range(3):
+        choice.run("loseGpu()")
+        report = choice.told()
+        assert not report.on
+        assert "has taken the GPU away" in report.reason
+        choice.run("restoreGpu()")
+        assert choice.told().on
+        choice.run("hand()")
+    assert choice.told().max_gaussians == most
+    # A version that was on its way may have been too large.
+    header = {"pass": 1, "version": 1, "count": 5000, "total": 5000, "form": "quick"}
+    choice.run("beginPass", {**header, "bytes": 82400})
+    choice.run("loseGpu()")
+    report = choice.told()
+    assert report.max_gaussians == most // 2
+    choice.until("choice.panes.all.length === 0")
+    assert not choice.told().on
+    choice.run("choice.choose('here')")
+    assert choice.told().on
+    assert choice.told().max_gaussians == most
+
+
 def test_slow_lines_are_noticed_once(choice: PageChoice) -> None:
     choice.run(HAS_GPU)
     assert not choice.begin().on
@@ -152,7 +177,9 @@ def test_slow_lines_are_noticed_once(choice: PageChoice) -> None:
 def test_the_corner_says_what_is_drawn(choice: PageChoice) -> None:
     choice.begin("here")
     choice.run("hand()")
-    assert choice.told().words == "Drawn there"
+    report = choice.told()
+    assert report.words == "Drawn there"
+    assert "on its way" in report.explanation
     header = {"pass": 1, "version": 7, "count": 2048, "total": 5000, "sh_stored": 3}
     choice.run("beginPass", {**header, "form": "quick", "bytes": 2 * 16480})
     choice.run("takeBlocks(1, 'quick', 0, 1)")
@@ -187,3 +214,7 @@ def test_the_corner_says_what_is_drawn(choice: PageChoice) -> None:
     assert choice.told().words == "Drawn there"
     choice.run("hand()")
     choice.until("el.draws.textContent === 'Drawn here'")
+    choice.run("hand('More than 20,000 Gaussians are marked.', 2)")
+    report = choice.told()
+    assert report.words == "Drawn here"
+    assert "another picture comes from there. More than" in report.explanation

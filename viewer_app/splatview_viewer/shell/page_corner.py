@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.shell.user import User
 
-WIDTH = 220.0
+WIDTH = 280.0
 HEIGHT = 44.0
 """Points that the words of a page take, with what is free around them."""
 

@@ -11,6 +11,7 @@ const MOST_LOSSES = 3; // of the GPU, after which the viewer draws until the use
 const SAID = 6000; // ms
 const HERE = "The camera moves without the viewer's machine and without the line.";
 const THERE = "Each move of the camera is a picture from the viewer's machine.";
+const COMING = "The scene is on its way to this browser.";
 
 /**
  * @param {{el: Record<string, any>, send: (message: object) => void, pass: (message: object) => void,
@@ -121,9 +122,16 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
     el.draws.style.setProperty("--share", coming ? coming.taken / coming.pass.bytes : 1);
     el.drawhere.checked = isOn;
     el.drawhere.disabled = Boolean(device.reason);
-    const reason = isOn ? panes.all.find((pane) => !pane.drawing)?.reason : sentence(obstacle());
-    put(el.drawreason, reason ? `The viewer's machine draws. ${reason}` : isOn ? HERE : THERE);
+    put(el.drawreason, explanation(isOn && told));
     put(el.drawfacts, isOn && told ? facts(told) : "");
+  }
+
+  function explanation(isHere) {
+    const reason = isOn ? panes.all.find((pane) => !pane.drawing && pane.reason)?.reason : sentence(obstacle());
+    if (isHere && reason) return `${HERE} But another picture comes from there. ${reason}`;
+    if (isHere) return HERE;
+    if (reason) return `The viewer's machine draws. ${reason}`;
+    return isOn ? COMING : THERE;
   }
 
   /** What is missing of a pane's picture, in words. */
