@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from splatview_viewer.blocks.layout import BlockPart
 
 _PIECE_BYTES = 8 << 20
-"""Bytes that are packed at a time."""
+"""Bytes that a GPU packs at a time."""
 
 
 class HostPacker:
@@ -45,7 +45,9 @@ class HostPacker:
             rows: the Gaussians, in the order of the blocks; None: all, in their own.
         """
         blocks, size = target.shape
-        step = max(_PIECE_BYTES // max(size, 1), 1)
+        step = blocked.blocks_at_once(block_part)
+        if blocked.scene.on_gpu:
+            step = max(_PIECE_BYTES // size, 1)
         for first in range(0, blocks, step):
             end = min(first + step, blocks)
             rows_slice: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)

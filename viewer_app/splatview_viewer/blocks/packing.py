@@ -62,6 +62,15 @@ class BlockedScene:
         """Coefficients of spherical harmonics beyond degree 0, for each Gaussian."""
         return self.scene.shN.shape[1]
 
+    def blocks_at_once(self, block_part: BlockPart) -> int:
+        """Return how many blocks are best packed at a time, where the scene lies."""
+        if self.scene.on_gpu:
+            return _CHUNK_GPU
+        if block_part == "harmonics":
+            # A row of them has as many numbers as all other fields.
+            return ceil_div(_CHUNK, 4 * harmonics_rows(self.coefficients))
+        return _CHUNK
+
     def pack(
         self, block_part: BlockPart, first: int = 0, end: int | None = None
     ) -> torch.Tensor:
@@ -74,13 +83,13 @@ class BlockedScene:
 
         if end is None:
             end = self.block_count
-        step = _CHUNK_GPU if self.scene.on_gpu else _CHUNK
-        if block_part == "harmonics":
-            step = ceil_div(step, harmonics_rows(self.coefficients))
+        step = self.blocks_at_once(block_part)
         pieces = []
         with torch.no_grad():
             for start in range(first, end, step):
                 pieces.append(self._pack(block_part, start, min(start + step, end)))
+            if len(pieces) == 1:
+                return pieces[0]
             if pieces:
                 return torch.cat(pieces)
         raise ValueError(

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_viewer.blocks.layout import (
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     from splatview_viewer.blocks.layout import BlockPart
 
 _CHUNK = 32
-"""Blocks that are read at a time, so that intermediate values stay in the cache."""
+"""Blocks that a thread reads at a time, so that intermediate values stay in its cache.
+"""
+_MOST_THREADS = 4
+"""The viewer's torch computes in one thread; a user waits for a snapshot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +84,21 @@ class SceneBlocks:
             sh_degree=math.isqrt(self.coefficients + 1) - 1,
             **options,
         )
-        for first in range(0, len(self.exact), _CHUNK):
-            end = first + _CHUNK
-            rows = scene[first * BLOCK : end * BLOCK]
-            for name, values in self._fields(slice(first, end)).items():
-                getattr(rows, name).copy_(values[: len(rows)])
-            if self.coefficients:
-                _unpack_harmonics(self.harmonics[first:end], rows.shN)
+        first_blocks = range(0, len(self.exact), _CHUNK)
+        thread_count = max(min(len(first_blocks), _MOST_THREADS), 1)
+        with ThreadPoolExecutor(thread_count, "unpack") as pool:
+            # Errors are raised by the results.
+            list(pool.map(partial(self._unpack, scene), first_blocks))
         return scene
+
+    def _unpack(self, scene: GaussianScene, first: int) -> None:
+        """Unpack a few blocks, from block `first` on, into their rows of a scene."""
+        end = first + _CHUNK
+        rows = scene[first * BLOCK : end * BLOCK]
+        for name, values in self._fields(slice(first, end)).items():
+            getattr(rows, name).copy_(values[: len(rows)])
+        if self.coefficients:
+            _unpack_harmonics(self.harmonics[first:end], rows.shN)
 
     def _fields(self, chunk: slice) -> dict[str, torch.Tensor]:
         """Unpack exact blocks into tensors of a scene, centres as float64."""
