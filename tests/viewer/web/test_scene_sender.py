@@ -522,6 +522,22 @@ def test_a_pass_that_is_not_drawn_yet_holds_its_own_pane_back_alone(
     assert [header.pane for header in page.page.passes].count(PANE) == 1
 
 
+def test_a_pane_that_closes_amid_a_pass_leaves_no_trace(trainer: TrainedScene) -> None:
+    trainer.show(make_scene(100 * BLOCK))
+    page = LinedPage(trainer, SLOW)
+    handed = HandedOn(DRAWING, trainer.versions)
+    page.hand(handed, handed)
+
+    def both_have_begun() -> bool:
+        return len(page.page.passes) == 2
+
+    page.run_until(both_have_begun)
+    page.await_bytes(page.page.bytes + 1)
+    page.hand(handed)
+    page.settle()
+    assert page.page.dropped == 0, "numbers of messages follow each other all the same"
+
+
 def test_versions_are_awaited_between_passes_alone(trainer: TrainedScene) -> None:
     trainer.show(make_scene(100 * BLOCK))
     page = LinedPage(trainer, SLOW)

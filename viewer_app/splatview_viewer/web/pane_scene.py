@@ -100,8 +100,8 @@ class PaneScene:
         self._coming: _ComingPass | None = None
         self._failed_number = 0
         """The version that could not be packed."""
-        self._ends: list[SceneEnd] = []
-        """Ends of passes that were dropped."""
+        self._dropped_passes: list[int] = []
+        """The numbers of those whose end the page is to be told."""
         self._marks = SceneMarks()
 
     def use(self, handed: HandedOn) -> None:
@@ -126,7 +126,7 @@ class PaneScene:
         """Give back what is packed for it. Idempotent."""
         self._drop()
         self._forget_versions()
-        self._ends.clear()
+        self._dropped_passes.clear()
 
     def note_taken(self, message_number: int) -> None:
         """Note that the page draws the pass that ended so.
@@ -155,7 +155,7 @@ class PaneScene:
         self._note_sending(is_amid=False)
         self._plan.undo()
         if coming.pass_number:
-            self._ends.append(self._end_of(coming, is_whole=False))
+            self._dropped_passes.append(coming.pass_number)
             self._marks.forget_pass(coming.pass_number)
 
     def _give_back(self, coming: _ComingPass) -> None:
@@ -177,8 +177,8 @@ class PaneScene:
 
     def next_news(self) -> HandedScene | SceneEnd | MarkedScene | None:
         """Return what is to be said at once; None for nothing."""
-        if self._ends:
-            return self._ends.pop(0)
+        if self._dropped_passes:
+            return self._end_of(self._dropped_passes.pop(0), is_whole=False)
         message = HandedScene(
             pane=self._pane, drawing=self.handed.drawing, reason=self.handed.reason
         )
@@ -347,17 +347,17 @@ class PaneScene:
         self, coming: _ComingPass, pace: ScenePace, now: float, *, is_whole: bool
     ) -> SceneEnd:
         """End a pass, of which nothing is left or wanted."""
-        end = self._end_of(coming, is_whole=is_whole)
+        end = self._end_of(coming.pass_number, is_whole=is_whole)
         coming.end_number = end.number
         pace.sent(end.number, 0, now)
         self._give_back(coming)
         self._note_sending(is_amid=False)
         return end
 
-    def _end_of(self, coming: _ComingPass, *, is_whole: bool) -> SceneEnd:
+    def _end_of(self, pass_number: int, *, is_whole: bool) -> SceneEnd:
         return SceneEnd(
             pane=self._pane,
-            pass_number=coming.pass_number,
+            pass_number=pass_number,
             number=self._counter.next_message(),
             is_whole=is_whole,
         )

@@ -44,7 +44,7 @@ def detect_form(
         return Hint("activated", "scales look like logarithms", "Show as logarithms")
     # The third scales of flat Gaussians tell nothing.
     sizes = scales[~np.isneginf(scales)]
-    size_share = (sizes > 0).mean()
+    size_share = np.count_nonzero(sizes > 0) / max(len(sizes), 1)
     opacity_share = ((opacities >= 0) & (opacities <= 1)).mean()
     is_raw = not any(sample.activation)
     looks_activated = min(size_share, opacity_share) > 0.99 and (opacities > 0.02).any()
