@@ -43,10 +43,11 @@ _START = """async () => {
   const look = {paint: "color", mode: "classic", sh_degree: null, scale: 1, point_reach: 1, background: [0, 0, 0],
                 map: [], range: [0, 1]};
   const drawing = {place, camera: null, placed: 0, look, navigates: true, looks_around: false, covered: []};
+  window.handed = {pane: 1, drawing, reason: "", covered: [], picked: null};
   /** Have the viewer hand a pane on, or say why it does not. */
   window.hand = (reason = "", pane = 1) => {
     choice.takeLayout({size: [90, 80], panes: [[1, [0, 0, 90, 80]], [2, [0, 0, 9, 8]]]});
-    choice.takeHanded({pane, drawing: reason ? null : drawing, reason, covered: [], picked: null});
+    choice.takeHanded({...handed, pane, drawing: reason ? null : drawing, reason});
   };
   const texels = {quick: 1, exact: 2};
   /** Have a pass come, up to a block. */
@@ -75,7 +76,7 @@ _START = """async () => {
     loss.restoreContext();
     await promise;
   };
-  window.endPass = (pass) => choice.panes.takeEnd({pane: 1, pass, number: 2, is_whole: true});
+  window.endPass = (pass, is_whole = true) => choice.panes.takeEnd({pane: 1, pass, number: 2, is_whole});
 }"""
 
 

@@ -218,3 +218,42 @@ def test_the_corner_says_what_is_drawn(choice: PageChoice) -> None:
     report = choice.told()
     assert report.words == "Drawn here"
     assert "another picture comes from there. More than" in report.explanation
+
+
+def test_what_comes_late_or_ends_early_leaves_nothing_behind(
+    choice: PageChoice,
+) -> None:
+    choice.begin("here")
+    choice.run("hand()")
+    # The layout of a pane may come after what is drawn in it, behind older ones.
+    choice.run("choice.takeHanded({...handed, pane: 3})")
+    first_box = [1, [0, 0, 45, 80]]
+    older_layout = {"size": [90, 80], "panes": [first_box]}
+    newer_layout = {"size": [90, 80], "panes": [first_box, [3, [45, 0, 45, 80]]]}
+    choice.run("choice.takeLayout", older_layout)
+    choice.run("choice.takeLayout", newer_layout)
+    assert choice.run("choice.panes.all.map((pane) => pane.number)") == [1, 3]
+    choice.run("choice.takeLayout", older_layout)
+    assert choice.run("choice.panes.all.map((pane) => pane.number)") == [1]
+    # What is handed on just before its pane closes does not stay.
+    choice.run("choice.takeHanded({...handed, pane: 4})")
+    for _ in range(3):
+        choice.run("choice.takeLayout", older_layout)
+    assert choice.run("choice.panes.all.length") == 1
+    header = {"pass": 1, "version": 7, "count": 2048, "total": 2048, "form": "quick"}
+    choice.run("beginPass", {**header, "bytes": 2 * 16480})
+    choice.run("takeBlocks(1, 'quick', 0, 1)")
+    choice.run("endPass(1, false)")
+    assert not choice.run("el.draws.classList.contains('coming')")
+    assert choice.told().words == "Drawn there"
+    # An end that was not answered yet is none of the next connection's.
+    choice.run("beginPass", {**header, "pass": 2, "bytes": 2 * 16480})
+    choice.run("takeBlocks(2, 'quick', 0, 2)")
+    choice.run("told.length = 0")
+    choice.run("() => { const end = endPass(2); choice.connected(); return end; }")
+    assert choice.run("told.map(({t}) => t)") == ["draws"]
+    # The viewer takes the pane back while a hand is about to move it.
+    choice.run("hand('Two scenes are compared in one picture.')")
+    choice.run("choice.panes.beginMove(choice.panes.all[0])")
+    choice.run("choice.panes.endMove(choice.panes.all[0])")
+    assert choice.run("told.map(({t}) => t)") == ["draws"]

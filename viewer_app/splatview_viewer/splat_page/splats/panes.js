@@ -32,6 +32,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   let boxes = new Map(); // of the panes that are open
   let size = [1, 1]; // of the layout
   let placed = 0; // places that were sent over this connection
+  let age = 0; // of the connection: an older one is answered no more
 
   function open(number) {
     const canvas = document.createElement("canvas"), splats = makeSplats(canvas);
@@ -49,6 +50,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       range: null, toldRange: "", // of numbers, as measured, and as the viewer knows it
       pass: null, taken: 0, // that comes, and bytes of it that have come
       count: 0, total: 0, form: "", stored: 0, // of what is drawn
+      isArranged: false, spared: 2, // whether a layout had it; those that come late may be from before it
       isLeaving: false, isEnding: false, // the next picture is the viewer's; and nothing is kept
       isAnswered: false, settling: 0, // after a move
     };
@@ -84,6 +86,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   /** A viewer knows nothing of this page's scenes: its new ones replace what is drawn. */
   function restart() {
     placed = 0;
+    age += 1;
     for (const pane of panes.values()) Object.assign(pane, {placed: 0, pass: null, toldRange: ""});
   }
 
@@ -118,10 +121,13 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     size = layout.size;
     for (const pane of [...panes.values()]) {
       const box = boxes.get(pane.number);
-      if (!box) close(pane);
-      else if (String(box) !== String(pane.box)) Object.assign(pane, {box});
-      if (box) arrange(pane);
-      if (box) draw(pane);
+      if (box) {
+        Object.assign(pane, {box, isArranged: true});
+        arrange(pane);
+        draw(pane);
+      } else if (pane.isArranged || !pane.spared--) {
+        close(pane);
+      }
     }
     changed();
   }
@@ -195,17 +201,17 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   /** @param {SceneEnd} message */
   async function takeEnd({pane: number, pass: passNumber, number: messageNumber, is_whole}) {
-    const pane = panes.get(number), pass = pane?.pass;
-    if (is_whole && pass && pass.pass === passNumber) {
+    const pane = panes.get(number), pass = pane?.pass, own = age;
+    if (pass?.pass === passNumber) {
       pane.pass = null;
-      if (pass.refines || await pane.splats.commit()) {
+      if (is_whole && (pass.refines || await pane.splats.commit())) {
         const {count, total, has_harmonics, form, sh_stored} = pass;
         Object.assign(pane, {count, total, form: has_harmonics ? "harmonics" : form, stored: sh_stored});
         draw(pane);
       }
       changed();
     }
-    send({t: "taken", number: messageNumber});
+    if (own === age) send({t: "taken", number: messageNumber});
   }
 
   /** @param {MarkedScene} message */
@@ -248,7 +254,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     pane.isAnswered = false;
     clearTimeout(pane.settling);
     pane.settling = 0;
-    pane.canvas.style.clipPath = uncovered(pane);
+    if (pane.drawing) pane.canvas.style.clipPath = uncovered(pane); // else the viewer has just taken it back
     pane.canvas.classList.add("moving");
   }
 
