@@ -189,16 +189,18 @@ def ignore_signal(*_: object) -> None:
     pass
 
 
+_OPENS_PAGES = re.compile(r"\b(chromium|open_page)\b: ")
 _STARTS_PROGRAMS = re.compile(
-    r"\b(programs|lasting|display|chromium|open_page)\b: |mark\.programs|mark\.display"
+    r"\b(programs|lasting|display)\b: |mark\.programs|mark\.display"
 )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one worker, and all files that start programs to the same one.
+    """Give each file to one worker, and files that start programs to the same ones.
 
-    Windows and browsers are such programs.
+    All files that open pages share one browser. All others that start programs or open
+    windows are another group: in one with the pages it would be the last to end.
     """
     if config.getvalue("dist") != "loadfile":
         return None
@@ -209,6 +211,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         if "/soak/" in file:
             return file
         source = (config.rootpath / file).read_text()
+        if _OPENS_PAGES.search(source):
+            return "pages"
         if _STARTS_PROGRAMS.search(source):
             return "programs"
         return file
