@@ -59,6 +59,8 @@ class Source:
     calls: list[ast.Call] = field(default_factory=list)
     attributes: set[tuple[str, str]] = field(default_factory=set)
     """(object, attribute) of each access; the object is "" where it is no plain name."""
+    read_names: set[str] = field(default_factory=set)
+    """Plain names whose values are used."""
 
     @property
     def name(self) -> str:
@@ -109,6 +111,9 @@ def parsed(path: Path) -> Source:
             )
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             source.functions.append(node)
+        elif isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                source.read_names.add(node.id)
         elif isinstance(node, ast.Call):
             source.calls.append(node)
         elif isinstance(node, ast.Attribute):
@@ -247,7 +252,8 @@ def run_time_imports(path: Path, modules: Mapping[str, Path]) -> set[str]:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
                 imported.add(name if name in modules else node.module)
-        nodes += ast.iter_child_nodes(node)
+        for block in BLOCKS:
+            nodes += getattr(node, block, ())
     return imported & modules.keys()
 
 
@@ -279,10 +285,7 @@ def test_constants_of_a_module_are_bound_once_and_used() -> None:
                 if isinstance(target, ast.Name):
                     constants.append(target.id)
             assert len(set(constants)) == len(constants), path
-            read = set()
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                    read.add(node.id)
+            read = parsed(path).read_names
             for name in constants:
                 is_private = name.startswith("_") and not name.startswith("__")
                 assert not is_private or name in read, f"{path}: {name}"
