@@ -20,7 +20,7 @@ from splatview_viewer.core.selection import Box, Mask, Selection
 from splatview_viewer.recording.options import RecordOptions
 
 pytestmark = pytest.mark.usefixtures("sharp")
-SIZE = 1400, 800
+SIZE = 1000, 800
 
 
 def write_scene(folder: Path, name: str, scale: float = 1.0) -> Path:

@@ -4,6 +4,7 @@ hand.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -196,8 +197,13 @@ def _size(snapshot: MemorySnapshot, i: int) -> int:
     return int(snapshot.traces[0].allocations.size[i])
 
 
+@functools.cache
+def _frames(snapshot: MemorySnapshot, stack_id: int) -> list[StackFrame]:
+    return snapshot.stack(stack_id)
+
+
 def _stack(snapshot: MemorySnapshot, i: int) -> list[StackFrame]:
-    return list(snapshot.stack(int(snapshot.traces[0].allocations.stack[i])))
+    return _frames(snapshot, int(snapshot.traces[0].allocations.stack[i]))
 
 
 def _is_large(snapshot: MemorySnapshot, i: int) -> bool:
@@ -220,6 +226,7 @@ def _is_any(snapshot: MemorySnapshot, i: int) -> bool:
     return True
 
 
+@functools.cache
 def _is_softmax(snapshot: MemorySnapshot, i: int) -> bool:
     frames = _stack(snapshot, i)
     return any("softmax" in f.file or "softmax" in f.name.lower() for f in frames)
