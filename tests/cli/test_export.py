@@ -51,6 +51,7 @@ def test_a_training_and_files_are_exported(
     assert export(page, ply_file, "--camera", camera) == 0
     text = page.read_text()
     assert "50 Gaussians" in text
+    assert '<img id="poster"' in text
     assert "<title>scene</title>" in text
 
 

@@ -103,6 +103,7 @@ NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
 COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
     "shot OUT": (main, ["shot", "TARGET", "missing.ply"]),
     "video OUT.mp4": (main, ["video", "TARGET", "missing.ply"]),
+    "export OUT": (main, ["export", "TARGET", "missing.ply"]),
     "memory --png": (main, ["memory", __file__, "--png", "TARGET"]),
     "memory --out": (main, ["memory", __file__, "--offscreen", "--out", "TARGET"]),
     "serve --out": (main, ["serve", "missing.ply", "--offscreen", "--out", "TARGET"]),
@@ -134,6 +135,8 @@ def test_commands_refuse_special_targets_before_work(
     target = tmp_path / "out.png"
     if command == "video OUT.mp4":
         target = tmp_path / "out.mp4"
+    elif command == "export OUT":
+        target = tmp_path / "out.ply"
     os.mkfifo(target)
     saved = listing(tmp_path)
     run, args = COMMANDS[command]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,24 @@ def test_filter_and_save_are_sections_that_tell_their_state(viewer: Viewer) -> N
     tool.save_suffix = ".spz"
     viewer.click("All")
     viewer.until(lambda: list(Path.cwd().glob("a*.spz")))
+
+
+def test_a_saved_page_begins_as_the_view_and_plays_its_path(viewer: Viewer) -> None:
+    view = view_of(viewer)
+    view.path.add_key()
+    view.rig.set_lens("pinhole", 60.0)
+    view.path.add_key()
+    viewer.do()
+    view.tools["filter"].save_suffix = ".html"
+    view.tools["filter"].save(only_shown=False)
+    viewer.until(lambda: list(Path.cwd().glob("a*.html")))
+    page = Path("a.html").read_text()
+    assert '<img id="poster"' in page
+    values = page.partition('id="scene">')[2].partition("</script>")[0]
+    scene = json.loads(values)
+    assert scene["place"]["fov"] == pytest.approx(60)
+    assert scene["path"]["seconds"] == view.path.path.duration
+    assert scene["version"]["count"] == 60
 
 
 # -- film ------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.pages import screenshot, wait_for_script
 from support.renderer_cases import Chance, gl, psnr, random_scene
 
@@ -50,6 +52,12 @@ def short_film() -> Film:
     return Film(path)
 
 
+def poster() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(np.full((9, 16, 3), 200, np.uint8)).save(file, "WEBP")
+    return file.getvalue()
+
+
 def state(page: Page) -> dict[str, Any]:
     return page.evaluate("splatview.state()")
 
@@ -80,6 +88,7 @@ def test_file_shows_what_the_viewer_shows(
         "path": short_film(),
         "background": BACKGROUND,
         "title": TITLE,
+        "poster": poster(),
     }
     file.write_bytes(scene_html(scene, **options))
     page = open_page(file.as_uri(), (RECT.width, RECT.height))
@@ -95,6 +104,7 @@ def test_file_shows_what_the_viewer_shows(
     # The second picture has the harmonics.
     assert psnr(picture_after(page, 1), viewer_picture(), 255) >= 40
     assert page.title() == TITLE
+    assert page.evaluate("document.images.length") == 0, "the poster has gone"
     assert "1,500 Gaussians" in str(page.text_content("#about"))
     assert page.evaluate("performance.getEntriesByType('resource').length") == 0
 
@@ -107,16 +117,33 @@ def test_file_shows_what_the_viewer_shows(
     assert psnr(picture_after(page, 2), viewer_picture(), 255) >= 40
     assert_same_camera(page, orbit.camera(RECT.width, RECT.height))
 
+    page.evaluate("document.getElementById('foot').hidden = false")
     page.keyboard.press("p")
     wait_for_script(page, "splatview.state().touring < 0")
-    film = short_film()
-    assert_same_camera(page, film.path.camera_at(1.0, RECT.width, RECT.height))
+    path = short_film().path
+    assert_same_camera(page, path.camera_at(1.0, RECT.width, RECT.height))
+    assert float(page.input_value("#time")) == pytest.approx(path.duration)
+    late = path.duration * 2 / 3
+    page.fill("#time", str(late))
+    assert_same_camera(page, path.camera_at(late, RECT.width, RECT.height))
+    page.press("#time", "l")
+    page.press("#time", "p")
+    wait_for_script(page, f"Number(time.value) < {late / 2}")
+    assert state(page)["touring"] >= 0, "it goes on from the beginning"
     page.keyboard.press("r")
+    assert state(page)["touring"] < 0
+    assert_same_camera(page, first_orbit().camera(RECT.width, RECT.height))
+    page.keyboard.press("?")
+    assert "Fly" in page.inner_text("#help")
+    page.keyboard.press("w")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#help")
     assert_same_camera(page, first_orbit().camera(RECT.width, RECT.height))
 
     page.add_init_script("HTMLCanvasElement.prototype.getContext = () => null")
     page.reload()
     assert "this browser has no WebGL2" in page.inner_text("#trouble")
+    assert page.evaluate("document.images[0].naturalWidth") == 16
     renderer.close()
 
 

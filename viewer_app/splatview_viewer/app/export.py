@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_viewer.app.progress_line import ProgressLine
 from splatview_viewer.app.still import Still, StillOptions
 from splatview_viewer.app.stills import Named, draw_named
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import MIN_SIZE, Rect
 from splatview_viewer.formats.camera_paths import read_path
-from splatview_viewer.formats.writers import (
-    WrittenScene,
-    chosen,
-    write_bytes,
-    write_scene,
-    writer_of,
-)
-from splatview_viewer.geometry.orbit import Orbit
-from splatview_viewer.splat_page.scene_html import scene_html
+from splatview_viewer.formats.pictures import check_writable
+from splatview_viewer.formats.writers import WrittenScene, write_scene, writer_of
+from splatview_viewer.kinds.gaussians.scene_page import PAGE_SUFFIX, page_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,43 +21,49 @@ if TYPE_CHECKING:
     from splatview_viewer.app.commands.export import Export
     from splatview_viewer.core.view import Value
     from splatview_viewer.formats.camera_paths import Film
-    from splatview_viewer.geometry.orbit import OrbitPlace
-
-_PAGES = (".html", ".htm")
-"""Ends of the names of pages."""
+    from splatview_viewer.formats.writers import SceneWriter
 
 
 class _ExportedScene(NamedTuple):
-    """A scene that is exported, and the first view of it."""
+    """A scene that is exported, and what writes it."""
 
     written: WrittenScene
-    place: OrbitPlace
+    writer: SceneWriter
 
 
 def export(command: Export) -> int:
     """Write a scene as it is when this begins; return the number of its Gaussians.
 
+    The progress is printed on stderr.
+
     Raises:
         ViewerError: nothing to write, a file that makes no sense, no graphics.
     """
-    is_page = command.out.suffix.lower() in _PAGES
+    is_page = command.out.name.lower().endswith(PAGE_SUFFIX)
+    # Before a training is asked for anything.
     if not is_page:
-        # Before a training is asked for anything.
+        writer_of(command.out, [PAGE_SUFFIX])
         _check_options(command)
-        writer_of(command.out, _PAGES)
+    check_writable(command.out)
     path = None if command.path is None else read_path(command.path)
 
     def take(
         still: Still, value: Value | None, overlays: Sequence[StreamFrame]
     ) -> _ExportedScene | None:
-        return _loaded(still, value, command.camera)
+        return _loaded(still, value, command, path)
 
     named = Named(command.file, command.run, command.stream)
-    loaded = draw_named(named, "export", "--camera", take)
-    if not is_page:
-        _, count = write_scene(loaded.written, command.out)
-        return count
-    return _write_page(loaded, path, command)
+    exported = draw_named(named, "export", "--camera", take)
+    line = ProgressLine()
+
+    def report(activity: str, fraction: float) -> None:
+        line.report(lambda _: f"{activity}, {fraction:.0%}")
+
+    _, count = write_scene(
+        exported.written, command.out, writer=exported.writer, progress=report
+    )
+    line.clear()
+    return count
 
 
 def _check_options(command: Export) -> None:
@@ -71,18 +71,19 @@ def _check_options(command: Export) -> None:
     for name in ("camera", "path"):
         if getattr(command, name) is not None:
             raise ViewerError(
-                f"export: --{name} is for pages (.html), and {command.out} is none"
+                f"export: --{name} is for pages ({PAGE_SUFFIX}), and {command.out} is "
+                "none; leave it out"
             )
 
 
 def _loaded(
-    still: Still, value: Value | None, camera: str | None
+    still: Still, value: Value | None, command: Export, path: Film | None
 ) -> _ExportedScene | None:
     """Return the scene of a value; None when the writer overwrote it meanwhile.
 
     Raises ViewerError for what is no scene of Gaussians.
     """
-    size = still.prepare(value, StillOptions(camera=camera))
+    size = still.prepare(value, StillOptions(camera=command.camera))
     if size is None:
         return None
     view = still.scene
@@ -96,9 +97,7 @@ def _loaded(
     if not still.is_intact():
         return None
     summary = view.data.summary
-    sample = view.data.sample
     assert summary is not None
-    assert sample is not None
     scene = view.data.renderer.scene()
     written = WrittenScene(
         scene.to_host(),
@@ -106,16 +105,9 @@ def _loaded(
         up=view.rig.up_axis.known,
         gpu=scene.gpu,
     )
-    orbit = Orbit(up=view.rig.up_axis.direction)
-    orbit.look_from(view.rig.camera_of_scene(Rect(0, 0, *size)), sample.middle)
-    return _ExportedScene(written, orbit.place)
-
-
-def _write_page(loaded: _ExportedScene, path: Film | None, command: Export) -> int:
-    """Write a scene as one page; return the number of its Gaussians."""
-    scene = chosen(loaded.written)
-    scene = replace(scene, antialiased=loaded.written.antialiased)
-    title = command.out.stem
-    page = scene_html(scene, camera=loaded.place, path=path, title=title)
-    write_bytes(page, command.out)
-    return len(scene)
+    if command.out.name.lower().endswith(PAGE_SUFFIX):
+        camera = view.rig.camera_of_scene(Rect(0, 0, *size))
+        writer = page_writer(view, camera, path)
+    else:
+        writer = writer_of(command.out)
+    return _ExportedScene(written, writer)

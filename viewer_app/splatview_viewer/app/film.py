@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from splatview_viewer.app.progress_line import ProgressLine
 from splatview_viewer.app.shot import parse_background
 from splatview_viewer.app.still import (
     DEFAULT_SIZE,
@@ -34,10 +34,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.001
 """Seconds to wait for a job of the film before the next look."""
-_TERMINAL_PERIOD_S = 0.2
-"""Seconds between two reports on a terminal, which are written over each other."""
-_LOG_PERIOD_S = 10.0
-"""Seconds between two reports elsewhere, one a line."""
 
 
 def film(command: Video) -> int:
@@ -122,13 +118,14 @@ def _wait_for(filming: Filming, still: Still) -> None:
 
     Raises ViewerError if it fails.
     """
-    progress = _FilmProgress(filming)
+    progress = ProgressLine()
+    text_at = partial(_progress_text, filming)
 
     def advance() -> bool | None:
         still.read_links()
         filming.advance()
         filming.wait(_POLL_S)
-        progress.report()
+        progress.report(text_at)
         return filming.is_ended or None
 
     try:
@@ -140,40 +137,10 @@ def _wait_for(filming: Filming, still: Still) -> None:
         filming.close()
 
 
-class _FilmProgress:
-    """Reports on stderr how far a film is."""
-
-    def __init__(self, filming: Filming) -> None:
-        self._filming = filming
-        self._is_terminal = sys.stderr.isatty()
-        self._period = _LOG_PERIOD_S
-        if self._is_terminal:
-            self._period = _TERMINAL_PERIOD_S
-        self._started_at = time.monotonic()
-        self._last_report = -1.0
-
-    def report(self) -> None:
-        """Print how far the film is, if the last report is a period ago."""
-        now = time.monotonic()
-        if now - self._last_report <= self._period:
-            return
-        self._last_report = now
-        text = self._text(now)
-        if self._is_terminal:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        else:
-            print(f"splatview: {text}", file=sys.stderr, flush=True)
-
-    def _text(self, now: float) -> str:
-        drawn = self._filming.drawn
-        total = self._filming.total
-        rate = drawn / max(now - self._started_at, 1e-3)
-        text = f"{drawn} of {total} pictures, {rate:.1f}/s"
-        if drawn > 2:
-            text += f", {(total - drawn) / rate:.0f} s left"
-        return text
-
-    def clear(self) -> None:
-        """Remove the last report from a terminal."""
-        if self._is_terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+def _progress_text(filming: Filming, seconds: float) -> str:
+    """Return the line that says how far a film is after so many seconds."""
+    rate = filming.drawn / max(seconds, 1e-3)
+    text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s"
+    if filming.drawn > 2:
+        text += f", {(filming.total - filming.drawn) / rate:.0f} s left"
+    return text

@@ -53,6 +53,7 @@ def write_scene(
     path: Path,
     *,
     numbered: bool = False,
+    writer: SceneWriter | None = None,
     progress: Progress = silent,
 ) -> tuple[Path, int]:
     """Write a scene in the format that the file's suffix names.
@@ -64,6 +65,7 @@ def write_scene(
         written: the scene.
         path: the file.
         numbered: replace nothing: if the file exists, a number is appended.
+        writer: writes it; None: the one of `WRITERS` with the file's suffix.
         progress: called with how far it is.
 
     Returns:
@@ -72,7 +74,9 @@ def write_scene(
     Raises:
         FileError: there is no such format, or the file cannot be written.
     """
-    return writer_of(path).write(written, path, numbered, progress)
+    if writer is None:
+        writer = writer_of(path)
+    return writer.write(written, path, numbered, progress)
 
 
 def writer_of(path: Path, others: Sequence[str] = ()) -> SceneWriter:

@@ -53,6 +53,7 @@ def scene_html(
     path: Film | None = None,
     background: tuple[float, float, float] | None = None,
     title: str = "Scene",
+    poster: bytes | None = None,
     progress: Progress = silent,
 ) -> bytes:
     """Return a page that shows a scene, in the packed form of 16 bytes a Gaussian.
@@ -63,6 +64,7 @@ def scene_html(
         path: a camera path for the page to play.
         background: RGB from 0 to 1; None for the scene's, or else black.
         title: the scene's name.
+        poster: a WebP that is shown until the page has drawn; None: nothing is.
         progress: called with the present activity and how far it is, from 0 to 1.
     """
     blocked = BlockedScene.of(_without_unused(scene))
@@ -82,7 +84,12 @@ def scene_html(
         "path": _path_values(path, blocked.origin),
         "background": background or scene.background or _BLACK,
     }
-    return _page(title, f"{len(scene):,} Gaussians", values, pieces)
+    texts = {
+        "title": html.escape(title),
+        "count": f"{len(scene):,} Gaussians",
+        "poster": _poster_element(poster),
+    }
+    return _page(texts, values, pieces)
 
 
 def _without_unused(scene: GaussianScene) -> GaussianScene:
@@ -124,7 +131,6 @@ def _path_values(film: Film | None, origin: Sequence[float]) -> dict[str, Any] |
     poses = np.stack([_path_pose(path, seconds, origin) for seconds in times])
     return {
         "seconds": path.duration,
-        "loop": path.loop,
         "model": path.model,
         "count": len(poses),
         "places": text_of(poses.astype("<f4").tobytes()),
@@ -141,10 +147,21 @@ def _path_pose(path: CameraPath, seconds: float, origin: Sequence[float]) -> np.
     )
 
 
+def _poster_element(poster: bytes | None) -> str:
+    """Return the element of a picture; nothing for none."""
+    if poster is None:
+        return ""
+    data = base64.b64encode(poster).decode()
+    return f'<img id="poster" alt="" src="data:image/webp;base64,{data}">'
+
+
 def _page(
-    title: str, count: str, values: dict[str, Any], pieces: Sequence[CompressedBlocks]
+    texts: dict[str, str], values: dict[str, Any], pieces: Sequence[CompressedBlocks]
 ) -> bytes:
-    """Return the page of a scene that is packed."""
+    """Return the page of a scene that is packed.
+
+    texts: what is put into page.html as it is, by its names there.
+    """
     shared = resources.files("splatview_viewer.splat_page") / "shared"
     own_files = resources.files("splatview_viewer.splat_page") / "scene_page"
     scripts = splat_scripts()
@@ -158,20 +175,19 @@ def _page(
     script = script_to_serve(one_script(modules, "page.js"))
     style = (own_files / "page.css").read_text("utf-8")
     icon = (shared / "favicon.svg").read_bytes()
-    texts = [
+    piece_lines = [
         f'  <script type="text/plain">{compressed.text}</script>'
         for compressed in pieces
     ]
     text = Template((own_files / "page.html").read_text("utf-8")).substitute(
-        title=html.escape(title),
-        count=count,
+        texts,
         icon=base64.b64encode(icon).decode(),
         style=style,
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
         scene=_json(values),
-        pieces="\n".join(texts),
+        pieces="\n".join(piece_lines),
     )
     return text.encode()
 

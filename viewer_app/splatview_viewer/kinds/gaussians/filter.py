@@ -17,6 +17,7 @@ from splatview_viewer.kinds.gaussians.filter_panel import (
     draw_save,
     state_words,
 )
+from splatview_viewer.kinds.gaussians.scene_page import PAGE_SUFFIX, page_writer
 from splatview_viewer.kinds.gaussians.scene_reader import SceneReader
 from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
 from splatview_viewer.scene.selecting import array_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.selection import Mask
+    from splatview_viewer.formats.writers import SceneWriter
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _MAX_NAME = 80
@@ -165,6 +167,9 @@ class Filter(Tool["GaussianView"]):
             view.host.notify(str(error))
             return
         selection = view.state.selection
+        writer = None
+        if self.save_suffix == PAGE_SUFFIX:
+            writer = self._page_writer()
         antialiased = summary.antialiased
         up = view.rig.up_axis.known
         gpu = scene.gpu
@@ -181,9 +186,18 @@ class Filter(Tool["GaussianView"]):
             elif only_shown:
                 keep = (flags(scene, selection) & HIDDEN) == 0
             written = WrittenScene(scene, antialiased, up, keep, gpu)
-            return write_scene(written, path, numbered=True, progress=job.report)
+            return write_scene(
+                written, path, numbered=True, writer=writer, progress=job.report
+            )
 
         self._job = self._jobs.submit(write)
+
+    def _page_writer(self) -> SceneWriter:
+        """Return what writes a page that begins with the present view."""
+        view = self.view
+        return page_writer(
+            view, view.rig.camera_of_scene(view.rig.rect), view.path.film
+        )
 
     def jobs(self) -> Sequence[RunningJob]:
         """Return the file that is being written, if there is one."""

@@ -10,6 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.formats.writers import WRITERS
+from splatview_viewer.kinds.gaussians.scene_page import PAGE_SUFFIX
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.ui import controls, focus, theme
 from splatview_viewer.ui import widgets as ui
@@ -36,6 +37,7 @@ _STOPS = 100
 """Presses of an arrow by which a handle goes through its histogram."""
 _NEARLY_ZERO = 1e-5
 _FORMATS = {writer.suffix: writer.suffix for writer in WRITERS}
+_FORMATS[PAGE_SUFFIX] = PAGE_SUFFIX
 _MIN_DRAG = 3
 """Points from which a press on a histogram draws a range."""
 
@@ -225,7 +227,8 @@ def draw_save(tool: Filter) -> None:
         return
     tool.save_suffix = ui.choice(
         "Format",
-        "The file that is written, and what other programs read",
+        "The file that is written, and what other programs read;\n"
+        ".html is a page that shows the scene, with the camera path",
         tool.save_suffix,
         _FORMATS,
     )

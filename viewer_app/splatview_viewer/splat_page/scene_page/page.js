@@ -28,7 +28,8 @@ const view = {width: 1, height: 1, scale: 1}; // of the picture, in its pixels; 
 let background = backgrounds[0];
 let orbit = makeOrbit(scene.place);
 let isMoved = false; // whether the camera is not as it was at first
-let touring = -1; // seconds of the path that is played; -1: it is not
+let tourTime = 0; // seconds on the path
+let isTouring = false, isLooping = false; // whether the path is played; and again and again
 let lastFrame = 0; // when the camera moved last by itself; 0: it does not
 let loaded = 0, drawn = 0; // when the scene had come, in milliseconds, and how often it was drawn
 
@@ -73,6 +74,7 @@ async function put(piece) {
 async function draw() {
   await splats.draw(orbit.cameraFor(view.width, view.height), {background});
   drawn += 1;
+  el.poster?.remove();
 }
 
 // ---- the camera
@@ -124,8 +126,8 @@ function move(now) {
   const seconds = Math.max(now - lastFrame, 0) / 1000;
   const motion = flying.step(now / 1000);
   if (motion) orbit.fly(motion);
-  if (touring >= 0) tourOn(seconds);
-  if (!motion && touring < 0) {
+  if (isTouring) tourOn(seconds);
+  if (!motion && !isTouring) {
     lastFrame = 0;
     return;
   }
@@ -135,26 +137,45 @@ function move(now) {
 }
 
 function tourOn(seconds) {
-  touring += seconds;
-  orbit = makeOrbit(tour.placeAt(touring, scene.place));
-  if (tour.isOver(touring)) stopTour();
+  const isOver = tourTime + seconds >= tour.seconds;
+  goTo(isOver && isLooping ? (tourTime + seconds) % tour.seconds : Math.min(tourTime + seconds, tour.seconds));
+  if (isOver && !isLooping) stopTour();
+}
+
+function goTo(seconds) {
+  tourTime = seconds;
+  el.time.value = String(seconds);
+  orbit = makeOrbit(tour.placeAt(seconds, scene.place));
 }
 
 function stopTour() {
-  touring = -1;
+  isTouring = false;
   el.play.setAttribute("aria-pressed", "false");
 }
 
+/** Play the path from where it is, or from its beginning where that is its end; or pause. */
 function play() {
   if (!tour) return;
-  if (touring >= 0) {
+  if (isTouring) {
     stopTour();
     return;
   }
   takeOver();
-  touring = 0;
+  goTo(tourTime < tour.seconds ? tourTime : 0);
+  isTouring = true;
   el.play.setAttribute("aria-pressed", "true");
   startMoving();
+}
+
+function seek() {
+  takeOver();
+  goTo(Number(el.time.value));
+  draw();
+}
+
+function toggleLoop() {
+  isLooping = !isLooping;
+  el.loop.setAttribute("aria-pressed", String(isLooping));
 }
 
 // ---- the window
@@ -246,7 +267,12 @@ function onWheel(e) {
 
 // ---- keys
 
-const ACTIONS = {r: reset, f: reset, Home: reset, p: play, b: nextBackground};
+const ACTIONS = {r: reset, f: reset, Home: reset, p: play, l: toggleLoop, b: nextBackground, "?": showHelp};
+
+function showHelp() {
+  letGo();
+  el.help.showModal();
+}
 
 /** The name of a key: what the layout says, else the letter that stands there on an English keyboard. */
 function keyName(e) {
@@ -258,6 +284,7 @@ function keyName(e) {
 
 function onKey(e) {
   const name = keyName(e), isPressed = e.type === "keydown";
+  if (el.help.open || (e.target === el.time && /^(Home|End|Page|Arrow)/.test(e.key))) return; // the time line takes them
   const moves = flying.key(["Shift", "Alt"].includes(name) ? name.toLowerCase() : name, isPressed, mods(e));
   if (moves && isPressed) {
     takeOver();
@@ -284,8 +311,14 @@ on(el.play, "click", play);
 on(el.reset, "click", reset);
 on(el.background, "click", nextBackground);
 on(el.full, "click", fillScreen);
-on(el.buttons, "click", (e) => { if (e.detail) canvas.focus({preventScroll: true}); }); // 0: by a key, which goes on there
-el.play.hidden = !tour;
+on(el.loop, "click", toggleLoop);
+on(el.time, "input", seek);
+on(el.time, "pointerup", () => canvas.focus({preventScroll: true})); // keys fly again
+on(el.keys, "click", showHelp);
+on(el.help, "click", () => el.help.close());
+on(el.foot, "click", (e) => { if (e.detail && !el.help.open) canvas.focus({preventScroll: true}); }); // 0: by a key, which goes on there
+el.tour.hidden = !tour;
+if (tour) el.time.max = String(tour.seconds);
 el.full.hidden = !document.fullscreenEnabled;
 new ResizeObserver(measure).observe(canvas);
 watchRatio();
@@ -295,5 +328,5 @@ splats.onrestored = load; // all that the GPU had is gone
 load();
 
 /** What the page does just now, for tests and diagnosis. */
-const state = () => ({loaded, drawn, touring, ...view, camera: orbit.cameraFor(view.width, view.height)});
+const state = () => ({loaded, drawn, touring: isTouring ? tourTime : -1, ...view, camera: orbit.cameraFor(view.width, view.height)});
 Object.defineProperty(window, "splatview", {value: Object.freeze({state})});

@@ -6,15 +6,12 @@ const NUMBERS = 8; // of a place: position, quaternion w x y z of the camera's a
 
 /**
  * @typedef {import("./orbit.js").Place} Place
- * @typedef {{seconds: number, loop: boolean, model: Place["model"], count: number, places: string}} Path
+ * @typedef {{seconds: number, model: Place["model"], count: number, places: string}} Path
  */
 
 /** @param {Path} path @param {number[]} origin  What positions are relative to. */
 export function makeTour(path, origin) {
   const values = new Float32Array(bytesOf(path.places, path.count * NUMBERS * 4).buffer, 0, path.count * NUMBERS);
-
-  /** Whether the path has come to its end after so many seconds. */
-  const isOver = (seconds) => !path.loop && seconds >= path.seconds;
 
   /**
    * The camera after so many seconds: it can be moved on around what is before it, as far away as the target of `home`.
@@ -22,8 +19,7 @@ export function makeTour(path, origin) {
    * @returns {Place}
    */
   function placeAt(seconds, home) {
-    const share = path.loop ? seconds / path.seconds % 1 : Math.min(seconds / path.seconds, 1);
-    const at = share * (path.count - 1), first = Math.min(Math.floor(at), path.count - 2);
+    const at = Math.min(seconds / path.seconds, 1) * (path.count - 1), first = Math.min(Math.floor(at), path.count - 2);
     const numbers = between(valuesAt(first), valuesAt(first + 1), at - first);
     const position = origin.map((value, k) => value + numbers[k]);
     const rotation = rotationOf(numbers.slice(3, 7)), ahead = rotation.slice(6);
@@ -35,7 +31,7 @@ export function makeTour(path, origin) {
 
   const valuesAt = (index) => [...values.subarray(index * NUMBERS, (index + 1) * NUMBERS)];
 
-  return {isOver, placeAt};
+  return {seconds: path.seconds, placeAt};
 }
 
 /** Places are near each other, so that a straight way is as good as one on the sphere of quaternions. */
