@@ -12,7 +12,7 @@ from support.unpacked_blocks import unpacked
 from support.view_cases import scene_view
 from support.wait import PATIENCE_S
 
-from splatview_viewer.blocks.versions import Packing, PackingForm
+from splatview_viewer.blocks.packing_request import Packing, PackingForm
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.scene.scene import GaussianScene

@@ -18,8 +18,8 @@ from support.unpacked_blocks import unpacked
 from support.view_cases import RECT, scene_view
 from support.wait import PATIENCE_S
 
+from splatview_viewer.blocks.packing_request import PackingForm
 from splatview_viewer.blocks.unpacking import UnpackedScene
-from splatview_viewer.blocks.versions import PackingForm
 from splatview_viewer.recording.packed import pack, unpack
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

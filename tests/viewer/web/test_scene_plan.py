@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from splatview_viewer.blocks.versions import VersionFacts
+from splatview_viewer.blocks.packing_request import VersionFacts
 from splatview_viewer.web.scene_pace import ScenePace
 from splatview_viewer.web.scene_plan import (
     LEAST_SHARE,

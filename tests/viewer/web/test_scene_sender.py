@@ -17,14 +17,13 @@ from support.scene_pages import PageScenes
 from support.wait import polls
 
 from splatview_viewer.blocks.layout import BLOCK
-from splatview_viewer.blocks.versions import (
-    MOST_PACKINGS,
+from splatview_viewer.blocks.packing_request import (
     STALLED_S,
-    PackedVersions,
     PackingForm,
     SceneToPack,
     VersionFacts,
 )
+from splatview_viewer.blocks.versions import MOST_PACKINGS, PackedVersions
 from splatview_viewer.core.handed import (
     HandedDrawing,
     HandedLook,

@@ -22,10 +22,11 @@ from splatview_viewer.blocks.layout import (
     harmonics_rows,
 )
 from splatview_viewer.core.arithmetic import ceil_div
-from splatview_viewer.render.activation import activate, center_and_size
+from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.scene import FIELDS, as_floats
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from splatview_viewer.scene.scene import GaussianScene
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 _CHUNK = 64
 """Blocks that a CPU packs at a time, so that intermediate values stay in the cache."""
 _CHUNK_GPU = 4096
-_ORIGIN_SAMPLE = 10_000
-"""Gaussians by which the origin is placed."""
+_ORIGIN_SAMPLE = 1000
+"""Centres by which an origin is placed."""
 _HALF_MAX = 65504.0
 
 
@@ -50,8 +51,7 @@ class BlockedScene:
     def of(cls, scene: GaussianScene) -> BlockedScene:
         """Place the origin of a scene. Reads a sample of it, and waits for its GPU."""
         means, _ = scene.sample(_ORIGIN_SAMPLE)
-        center, _ = center_and_size(means.cpu().numpy())
-        return cls(scene, tuple(center.tolist()))
+        return cls(scene, origin_of(means.cpu().numpy()))
 
     @property
     def block_count(self) -> int:
@@ -109,6 +109,18 @@ class BlockedScene:
         else:
             header, packed = _exact(fields)
         return torch.cat([_as_bytes(header), _as_bytes(packed)], 1)
+
+
+def origin_of(means: np.ndarray) -> tuple[float, float, float]:
+    """Return a point amid centres (N, 3), as far as they are finite."""
+    import numpy as np
+
+    points = means[:: len(means) // _ORIGIN_SAMPLE + 1]
+    points = points[np.isfinite(points).all(1)]
+    if not len(points):
+        return 0.0, 0.0, 0.0
+    x, y, z = np.median(points, 0).tolist()
+    return x, y, z
 
 
 @dataclass(frozen=True)

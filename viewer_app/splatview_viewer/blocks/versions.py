@@ -1,8 +1,8 @@
 """Packed versions of a scene in host memory, for all pages that draw it by themselves.
 
 A page's connection requests a packing in its own thread. The thread that draws begins
-with it, since it alone may read the scene, and a worker packs: on a GPU on a stream of
-its own, in pieces through pinned memory. Pages that want the same share it.
+with it, since it alone may read the scene, and a worker packs (`version_packer`). Pages
+that want the same share it.
 """
 
 from __future__ import annotations
@@ -12,28 +12,21 @@ import logging
 import math
 import threading
 from collections import deque
-from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from splatview_viewer.blocks.host_packing import HostPacker
-from splatview_viewer.blocks.importance import drawn_rows, ranked_by_importance
-from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
-from splatview_viewer.blocks.packing import BlockedScene
+from splatview_viewer.blocks.packing_request import Packing, PackingForm, VersionFacts
+from splatview_viewer.blocks.version_packer import VersionPacker
 from splatview_viewer.core.jobs import JobQueue
 from splatview_viewer.core.selection import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
-    import torch
-
-    from splatview_viewer.blocks.unpacking import SceneBlocks
+    from splatview_viewer.blocks.packing_request import SceneToPack
     from splatview_viewer.core.jobs import Job
     from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.scene.scene import GaussianScene
 
 MOST_GAUSSIANS = 6_000_000
 """Gaussians that a page is asked to hold."""
@@ -42,128 +35,9 @@ MOST_PACKINGS = 8
 in the middle of another one."""
 MOST_BYTES = 768 << 20
 """Bytes of all of them, where they are more than one."""
-STALLED_S = 5.0
-"""Seconds after which a packing of which nothing was sent is taken back, where others
-wait for its room: a page may have stopped reading in the middle of it."""
-_ORIGIN_SAMPLE = 1000
-"""Centres by which an origin is placed."""
 
 _log = logging.getLogger("splatview")
 _version_numbers = count(1)
-
-
-class VersionFacts(NamedTuple):
-    """Facts about a version of a scene."""
-
-    version_number: int
-    """Another one for each version of each scene."""
-    gaussians: int
-    sh_degree: int
-    antialiased: bool
-    origin: tuple[float, float, float]
-    """What positions are relative to."""
-
-    @property
-    def coefficients(self) -> int:
-        """Coefficients in use beyond degree 0."""
-        return (self.sh_degree + 1) ** 2 - 1
-
-
-class PackingForm(NamedTuple):
-    """The parts of a version that a packing holds, and of how many Gaussians."""
-
-    parts: tuple[BlockPart, ...]
-    gaussians: int
-    """The most important ones, the first ones first, if they are fewer than all."""
-
-
-class SceneToPack(NamedTuple):
-    """The newest version, as a worker can read it."""
-
-    scene: GaussianScene
-    ready: Any
-    """A CUDA event, recorded once the GPU has the scene; None: it lies in host memory,
-    and stays as it is."""
-    blocks: SceneBlocks | None = None
-    """The same version in blocks, where it was read from them."""
-
-
-@dataclass
-class SendingProgress:
-    """Tells whether anything of a packing is sent."""
-
-    pieces: int = 0
-    """Pieces that were sent, to all pages together. The web thread alone counts them."""
-    _seen_pieces: int = -1
-    _moved_s: float = 0.0
-    """When `_seen_pieces` was seen to change."""
-
-    def has_stalled(self, now: float) -> bool:
-        """Return whether nothing was sent for long. In the thread that draws."""
-        if self.pieces != self._seen_pieces:
-            self._seen_pieces = self.pieces
-            self._moved_s = now
-        return now - self._moved_s >= STALLED_S
-
-
-@dataclass(eq=False)
-class Packing:
-    """A version in one form, once it `is_done`."""
-
-    version_facts: VersionFacts
-    form: PackingForm
-    is_for_newest: bool
-    """Any version will do that is the newest when it is begun with."""
-    blocks: dict[BlockPart, np.ndarray] = field(default_factory=dict)
-    """(blocks, bytes) uint8 by part."""
-    rows: np.ndarray | None = None
-    """Indices of its Gaussians in the scene, in its order, (N,) int32; None: it has all
-    of them in their own."""
-    is_done: bool = False
-    has_failed: bool = False
-    is_begun: bool = False
-    is_reading: bool = False
-    """The scene is being read on a GPU, and has to stay as it is."""
-    users: int = 0
-    listeners: list[Callable[[], object]] = field(default_factory=list)
-    progress: SendingProgress = field(default_factory=SendingProgress)
-
-    @property
-    def is_taken_back(self) -> bool:
-        """True if it was dropped while pages had it, as nothing of it was sent."""
-        return self.is_done and not self.has_failed and not self.blocks
-
-    @property
-    def is_ranked(self) -> bool:
-        """True if it holds the most important Gaussians first."""
-        return self.form.gaussians < self.version_facts.gaussians
-
-    @property
-    def is_under_way(self) -> bool:
-        """True while a worker is at it."""
-        return self.is_begun and not self.is_done
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all its blocks."""
-        sizes = [
-            part_bytes(p, self.version_facts.coefficients) for p in self.form.parts
-        ]
-        return block_count(self.form.gaussians) * sum(sizes)
-
-
-@dataclass
-class _PackingMemory:
-    """Results that one packing leaves to the next. The packing thread alone uses them."""
-
-    drawn: tuple[int, torch.Tensor] | None = None
-    """The number of a version, and its Gaussians that the selection does not hide."""
-    ranks: tuple[int, torch.Tensor] | None = None
-    """The number of a version, and its Gaussians by importance."""
-    packer: HostPacker = field(default_factory=HostPacker)
-    stream: torch.cuda.Stream | None = None
-    fault: str = ""
-    """Why a packing failed last, which is told once."""
 
 
 @functools.cache
@@ -189,7 +63,9 @@ class PackedVersions:
         self._packings: list[Packing] = []
         self._sendings: dict[object, bool] = {}
         """By reader, whether it is in the middle of a version."""
-        self._memory = _PackingMemory()
+        self._packer = VersionPacker(selection, self._note_drawn)
+        self._fault = ""
+        """Why a packing failed last, which is told once."""
         self._is_closed = False
         self.gpu_ms: deque[float] = deque()
         """Milliseconds that a GPU took for each packing, to be taken out."""
@@ -276,16 +152,17 @@ class PackedVersions:
     def _find(
         self, form: PackingForm, newest: VersionFacts, version_number: int | None
     ) -> Packing | None:
+        """Return a packing that brings what is requested; None where there is none."""
         for packing in self._packings:
-            is_it = packing.version_facts.version_number == (
-                version_number or newest.version_number
-            )
-            is_it |= (
-                version_number is None
-                and packing.is_for_newest
-                and not packing.is_begun
-            )
-            if not is_it or packing.has_failed or packing.form.parts != form.parts:
+            is_next = packing.is_for_newest and not packing.is_begun
+            if version_number is None and is_next:
+                is_version = True
+            else:
+                wanted_number = version_number or newest.version_number
+                is_version = packing.version_facts.version_number == wanted_number
+            if not is_version or packing.has_failed:
+                continue
+            if packing.form.parts != form.parts:
                 continue
             if packing.form.gaussians == form.gaussians:
                 return packing
@@ -308,8 +185,8 @@ class PackedVersions:
         self._packings = [p for p in self._packings if p.users > 0 or p.is_under_way]
         is_packing = any(p.is_under_way for p in self._packings)
         if self._is_closed and not is_packing:
-            # Some of it lies on the GPU.
-            self._memory = _PackingMemory()
+            # Some of what it keeps lies on the GPU.
+            self._packer = VersionPacker(self._selection, self._note_drawn)
 
     # -- the thread that draws ---------------------------------------------------------
 
@@ -432,7 +309,9 @@ class PackedVersions:
         has_failed = packing.has_failed
         try:
             if not has_failed:
-                self._pack_scene(packing, source, cameras)
+                gpu_ms = self._packer.pack(packing, source, cameras)
+                if gpu_ms is not None:
+                    self.gpu_ms.append(gpu_ms)
         # Memory may be short, or a GPU lost, which the next picture tells of.
         except Exception as error:
             has_failed = True
@@ -444,8 +323,8 @@ class PackedVersions:
     def _tell(self, error: Exception) -> None:
         """Log why a packing failed, unless the one before failed for the same reason."""
         fault = f"a scene could not be packed for a page: {error}"
-        if fault != self._memory.fault:
-            self._memory.fault = fault
+        if fault != self._fault:
+            self._fault = fault
             _log.warning("%s", fault)
 
     def _end(self, packing: Packing, *, has_failed: bool) -> None:
@@ -459,132 +338,19 @@ class PackedVersions:
         for listener in packing.listeners:
             listener()
 
-    def _pack_scene(
-        self, packing: Packing, source: SceneToPack, cameras: tuple[Camera, ...]
-    ) -> None:
-        import torch
-
-        ready = source.ready
-        if ready is None:
-            with torch.no_grad():
-                self._pack_parts(packing, source, cameras)
-            return
-        with torch.no_grad(), torch.cuda.device(source.scene.gpu):
-            if (
-                self._memory.stream is None
-                or self._memory.stream.device != source.scene.gpu
-            ):
-                self._memory.stream = torch.cuda.Stream()
-            start = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
-            with torch.cuda.stream(self._memory.stream):
-                self._memory.stream.wait_event(ready)
-                start.record()
-                self._pack_parts(packing, source, cameras)
-                end.record()
-                end.synchronize()
-            self.gpu_ms.append(start.elapsed_time(end))
-
-    def _pack_parts(
-        self, packing: Packing, source: SceneToPack, cameras: tuple[Camera, ...]
-    ) -> None:
-        """Pack all parts of a packing, or take what is packed."""
-        rows = self._rows(packing, source.scene, cameras)
-        if rows is not None:
-            packing.rows = rows.cpu().numpy()
-        coefficients = 0
-        if "harmonics" in packing.form.parts:
-            coefficients = packing.version_facts.coefficients
-        scene = replace(source.scene, shN=source.scene.shN[:, :coefficients])
-        blocked = BlockedScene(scene, packing.version_facts.origin)
-        for block_part in packing.form.parts:
-            packed = None
-            if rows is None and source.blocks is not None:
-                packed = source.blocks.packed(block_part, coefficients)
-            if packed is None:
-                packed = self._pack_part(block_part, packing, blocked, rows)
-            packing.blocks[block_part] = packed
-
-    def _rows(
-        self, packing: Packing, scene: GaussianScene, cameras: tuple[Camera, ...]
-    ) -> torch.Tensor | None:
-        """Return the Gaussians of a packing in its order; None: all, in their own."""
-        import torch
-
-        drawn = self._drawn_rows(packing, scene)
-        if not packing.is_ranked:
-            return drawn
-        ranks = self._ranked(packing.version_facts, scene, cameras)
-        if drawn is not None:
-            is_drawn = torch.zeros(len(ranks), dtype=torch.bool, device=ranks.device)
-            is_drawn[drawn] = True
-            ranks = ranks[is_drawn[ranks]]
-        return ranks[: packing.form.gaussians]
-
-    def _drawn_rows(
-        self, packing: Packing, scene: GaussianScene
-    ) -> torch.Tensor | None:
-        """Return the Gaussians that are drawn, and note their number; None: all are."""
-        if self._selection == EVERYTHING:
-            return None
-        version_number = packing.version_facts.version_number
-        if self._memory.drawn is None or self._memory.drawn[0] != version_number:
-            self._memory.drawn = None
-            self._memory.drawn = version_number, drawn_rows(scene, self._selection)
-        rows = self._memory.drawn[1]
-        count = len(rows)
+    def _note_drawn(self, packing: Packing, count: int, total: int) -> None:
+        """Note how many Gaussians of a version the selection leaves, of how many."""
+        version_facts = packing.version_facts._replace(gaussians=count)
         with self._lock:
-            held_all = not packing.is_ranked
-            gaussians = count if held_all else min(packing.form.gaussians, count)
+            gaussians = count
+            if packing.is_ranked:
+                gaussians = min(packing.form.gaussians, count)
             packing.form = packing.form._replace(gaussians=gaussians)
-            packing.version_facts = packing.version_facts._replace(gaussians=count)
-            self._drawn_share = count / max(len(scene), 1)
+            packing.version_facts = version_facts
+            self._drawn_share = count / max(total, 1)
+            newest = self._newest
             if (
-                self._newest is not None
-                and self._newest.version_number == version_number
+                newest is not None
+                and newest.version_number == version_facts.version_number
             ):
-                self._newest = packing.version_facts
-        return rows
-
-    def _ranked(
-        self,
-        version_facts: VersionFacts,
-        scene: GaussianScene,
-        cameras: tuple[Camera, ...],
-    ) -> torch.Tensor:
-        """Return the Gaussians by importance: the same order for all forms of a version."""
-        if (
-            self._memory.ranks is None
-            or self._memory.ranks[0] != version_facts.version_number
-        ):
-            self._memory.ranks = None
-            order = ranked_by_importance(scene, version_facts.origin, cameras)
-            self._memory.ranks = version_facts.version_number, order
-        return self._memory.ranks[1]
-
-    def _pack_part(
-        self,
-        block_part: BlockPart,
-        packing: Packing,
-        blocked: BlockedScene,
-        rows: torch.Tensor | None,
-    ) -> np.ndarray:
-        """Pack a part of all blocks."""
-        import numpy as np
-
-        size = part_bytes(block_part, packing.version_facts.coefficients)
-        packed = np.empty((block_count(packing.form.gaussians), size), np.uint8)
-        self._memory.packer.pack(blocked, block_part, packed, rows)
-        return packed
-
-
-def origin_of(means: np.ndarray) -> tuple[float, float, float]:
-    """Return a point amid centres (N, 3), as far as they are finite."""
-    import numpy as np
-
-    points = means[:: len(means) // _ORIGIN_SAMPLE + 1]
-    points = points[np.isfinite(points).all(1)]
-    if not len(points):
-        return 0.0, 0.0, 0.0
-    x, y, z = np.median(points, 0).tolist()
-    return x, y, z
+                self._newest = version_facts

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
-from splatview_viewer.blocks.versions import PackingForm
+from splatview_viewer.blocks.packing_request import PackingForm
 from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.web.messages import (
     Blocks,
@@ -21,7 +21,8 @@ from splatview_viewer.web.scene_plan import ScenePass, ScenePlan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview_viewer.blocks.versions import PackedVersions, Packing, VersionFacts
+    from splatview_viewer.blocks.packing_request import Packing, VersionFacts
+    from splatview_viewer.blocks.versions import PackedVersions
     from splatview_viewer.web.messages import SceneMessage
     from splatview_viewer.web.scene_pace import ScenePace
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from splatview_viewer.blocks.layout import BLOCK, block_count, part_bytes
 
 if TYPE_CHECKING:
-    from splatview_viewer.blocks.versions import VersionFacts
+    from splatview_viewer.blocks.packing_request import VersionFacts
 from splatview_viewer.blocks.versions import MOST_GAUSSIANS
 
 FIRST_S = 0.6

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from splatview_viewer.blocks.versions import (
-    PackedVersions,
-    SceneToPack,
-    VersionFacts,
-    origin_of,
-)
+from splatview_viewer.blocks.packing import origin_of
+from splatview_viewer.blocks.packing_request import SceneToPack, VersionFacts
+from splatview_viewer.blocks.versions import PackedVersions
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.handed import (
     HandedCamera,

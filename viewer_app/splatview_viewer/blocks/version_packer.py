@@ -1,0 +1,174 @@
+"""Packs versions of a scene for pages, in the one thread that packs.
+
+On a GPU it works on a stream of its own, in pieces through pinned memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from splatview_viewer.blocks.host_packing import HostPacker
+from splatview_viewer.blocks.importance import drawn_rows, ranked_by_importance
+from splatview_viewer.blocks.layout import block_count, part_bytes
+from splatview_viewer.blocks.packing import BlockedScene
+from splatview_viewer.core.selection import EVERYTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import torch
+
+    from splatview_viewer.blocks.layout import BlockPart
+    from splatview_viewer.blocks.packing_request import (
+        Packing,
+        SceneToPack,
+        VersionFacts,
+    )
+    from splatview_viewer.core.selection import Selection
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.scene.scene import GaussianScene
+
+
+class _VersionRows(NamedTuple):
+    """Some Gaussians of a version, which its other forms need as well."""
+
+    version_number: int
+    rows: torch.Tensor
+    """Their indices in the scene, int32."""
+
+
+class VersionPacker:
+    """Packs the versions of one scene. The packing thread alone uses it."""
+
+    def __init__(
+        self, selection: Selection, note_drawn: Callable[[Packing, int, int], None]
+    ) -> None:
+        """Start without a version.
+
+        Args:
+            selection: the Gaussians that are packed.
+            note_drawn: called before a packing is made, with how many Gaussians the
+                selection leaves, and of how many, unless it leaves all.
+        """
+        self._selection = selection
+        self._note_drawn = note_drawn
+        self._drawn: _VersionRows | None = None
+        """The Gaussians that the selection leaves, of the version packed last."""
+        self._ranked: _VersionRows | None = None
+        """All Gaussians by importance, of the version packed last."""
+        self._host_packer = HostPacker()
+        self._stream: torch.cuda.Stream | None = None
+
+    def pack(
+        self, packing: Packing, source: SceneToPack, cameras: Sequence[Camera]
+    ) -> float | None:
+        """Fill a packing with its blocks.
+
+        Args:
+            packing: with what was requested.
+            source: the version.
+            cameras: what they see counts as important.
+
+        Returns:
+            Milliseconds that a GPU took; None if the scene is in host memory.
+        """
+        import torch
+
+        if source.ready is None:
+            with torch.no_grad():
+                self._pack_parts(packing, source, cameras)
+            return None
+        gpu = source.scene.gpu
+        with torch.no_grad(), torch.cuda.device(gpu):
+            if self._stream is None or self._stream.device != gpu:
+                self._stream = torch.cuda.Stream()
+            start = torch.cuda.Event(enable_timing=True)
+            end = torch.cuda.Event(enable_timing=True)
+            with torch.cuda.stream(self._stream):
+                self._stream.wait_event(source.ready)
+                start.record()
+                self._pack_parts(packing, source, cameras)
+                end.record()
+                end.synchronize()
+            return start.elapsed_time(end)
+
+    def _pack_parts(
+        self, packing: Packing, source: SceneToPack, cameras: Sequence[Camera]
+    ) -> None:
+        """Pack all parts of a packing, or take what is packed."""
+        rows = self._rows(packing, source.scene, cameras)
+        if rows is not None:
+            packing.rows = rows.cpu().numpy()
+        coefficients = 0
+        if "harmonics" in packing.form.parts:
+            coefficients = packing.version_facts.coefficients
+        scene = replace(source.scene, shN=source.scene.shN[:, :coefficients])
+        blocked = BlockedScene(scene, packing.version_facts.origin)
+        for block_part in packing.form.parts:
+            packed = None
+            if rows is None and source.blocks is not None:
+                packed = source.blocks.packed(block_part, coefficients)
+            if packed is None:
+                packed = self._pack_part(block_part, packing, blocked, rows)
+            packing.blocks[block_part] = packed
+
+    def _rows(
+        self, packing: Packing, scene: GaussianScene, cameras: Sequence[Camera]
+    ) -> torch.Tensor | None:
+        """Return the Gaussians of a packing in its order; None: all, in their own."""
+        import torch
+
+        drawn = None
+        if self._selection != EVERYTHING:
+            drawn = self._drawn_rows(packing, scene)
+        if not packing.is_ranked:
+            return drawn
+        ranked = self._ranked_rows(packing.version_facts, scene, cameras)
+        if drawn is not None:
+            is_drawn = torch.zeros(len(ranked), dtype=torch.bool, device=ranked.device)
+            is_drawn[drawn] = True
+            ranked = ranked[is_drawn[ranked]]
+        return ranked[: packing.form.gaussians]
+
+    def _drawn_rows(self, packing: Packing, scene: GaussianScene) -> torch.Tensor:
+        """Return the Gaussians that the selection leaves, and note their number."""
+        version_number = packing.version_facts.version_number
+        if self._drawn is None or self._drawn.version_number != version_number:
+            # Not both at once: a version may fill the GPU's memory.
+            self._drawn = None
+            rows = drawn_rows(scene, self._selection)
+            self._drawn = _VersionRows(version_number, rows)
+        rows = self._drawn.rows
+        self._note_drawn(packing, len(rows), len(scene))
+        return rows
+
+    def _ranked_rows(
+        self,
+        version_facts: VersionFacts,
+        scene: GaussianScene,
+        cameras: Sequence[Camera],
+    ) -> torch.Tensor:
+        """Return the Gaussians by importance: the same order for all forms of a version."""
+        version_number = version_facts.version_number
+        if self._ranked is None or self._ranked.version_number != version_number:
+            self._ranked = None
+            rows = ranked_by_importance(scene, version_facts.origin, cameras)
+            self._ranked = _VersionRows(version_number, rows)
+        return self._ranked.rows
+
+    def _pack_part(
+        self,
+        block_part: BlockPart,
+        packing: Packing,
+        blocked: BlockedScene,
+        rows: torch.Tensor | None,
+    ) -> np.ndarray:
+        """Pack a part of all blocks."""
+        import numpy as np
+
+        size = part_bytes(block_part, packing.version_facts.coefficients)
+        packed = np.empty((block_count(packing.form.gaussians), size), np.uint8)
+        self._host_packer.pack(blocked, block_part, packed, rows)
+        return packed
