@@ -79,6 +79,26 @@ def test_without_what_it_needs_pictures_come(choice: PageChoice) -> None:
         choice.run("giveBack()")
 
 
+def test_a_worker_that_never_answers_is_given_up(choice: PageChoice) -> None:
+    choice.run("""() => {
+      Worker = class { postMessage() {} terminate() {} };
+      setTimeout = (call, ms) => { window.late = {call, ms}; return 1; };
+    }""")
+    choice.begin("here")
+    choice.run("hand()")
+    header = {"pass": 1, "version": 1, "count": 1024, "total": 1024, "form": "quick"}
+    choice.run("beginPass", {**header, "bytes": 16480})
+    choice.run("takeBlocks(1, 'quick', 0, 1)")
+    choice.run("() => { endPass(1); }")
+    assert choice.told().on
+    assert choice.run("late.ms") >= 10_000
+    choice.run("late.call()")
+    report = choice.told()
+    assert not report.on
+    assert "does not answer" in report.reason
+    choice.until("told.at(-1).t === 'taken' || told.at(-2).t === 'taken'")
+
+
 def test_software_draws_only_if_the_user_asks(choice: PageChoice) -> None:
     report = choice.begin()
     assert not report.on

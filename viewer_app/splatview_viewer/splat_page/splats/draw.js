@@ -5,6 +5,8 @@ import {openContext} from "./gl.js";
 import {makePasses} from "./passes.js";
 import {makeStore} from "./store.js";
 
+const ANSWERS_WITHIN = 20000; // ms; the largest scenes take one or two seconds
+
 /**
  * @typedef {import("./camera.js").Camera} Camera
  * @typedef {import("./store.js").Version} Version
@@ -42,6 +44,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   let sorting = false, again = false; // whether the worker is at work, and is wanted once more
   let order = {key: "", drawn: 0}; // what the order that is there was made for
   let spare = null; // a buffer for the next order
+  let answers = 0, watch = 0; // of the worker; until the first one
 
   function open() {
     const context = openContext(canvas);
@@ -156,9 +159,13 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     const message = {t: "sort", set: set.index, age: set.age, key, drawn, depth, spare};
     sorter.postMessage(message, spare ? [spare] : []);
     spare = null;
+    // Some browsers keep a worker from starting without a word.
+    if (!answers) watch ||= setTimeout(() => fail("the worker for sorting does not answer"), ANSWERS_WITHIN);
   }
 
   sorter.onmessage = ({data}) => {
+    clearTimeout(watch);
+    answers += 1;
     sorting = false;
     spare = data.buffer;
     if (!parts) return;
@@ -217,6 +224,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
 
   function close() {
     stop();
+    clearTimeout(watch);
     clearTimeout(ranging);
     sorter.terminate();
     canvas.removeEventListener("webglcontextlost", lose);
