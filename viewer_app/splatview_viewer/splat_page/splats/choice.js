@@ -58,7 +58,6 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
 
   /** @param {string} who  Is to draw, as the user says: here or there. */
   function choose(who) {
-    const isNews = isOn !== (who === "here");
     chosen = who;
     kept.set("draw", who);
     if (query.has("draw")) { // a reload has what was chosen last
@@ -67,7 +66,7 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
     }
     trouble = "";
     losses = 0;
-    if (!isNews) return show();
+    if (isOn && who === "here") return;
     most = device.most;
     if (isOn) panes.leave(true); else panes.closeAll();
     tell();
