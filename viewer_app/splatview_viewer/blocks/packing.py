@@ -37,6 +37,9 @@ _CHUNK_GPU = 4096
 _ORIGIN_SAMPLE = 1000
 """Centres by which an origin is placed."""
 _HALF_MAX = 65504.0
+_OUTSIDE = 1e12
+"""World units from the origin, along an axis, beyond which nothing is seen. One centre
+that ran away would take all its bits from the others of its block, or overflow."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,7 @@ class _Fields:
         means = active.means
         middle = torch.tensor(origin, dtype=means.dtype, device=means.device)
         means = (means - middle).float()
-        # Beyond float32 nothing is seen.
-        is_near = means.isfinite().all(1)
+        is_near = (means.abs() <= _OUTSIDE).all(1)
         opacities = torch.where(is_near, active.opacities.float(), 0.0)
         return cls(
             _in_blocks(torch.where(is_near[:, None], means, 0.0), blocks),
