@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from splatview_viewer.blocks.layout import BlockPart, block_count, part_bytes
+from splatview_viewer.core.handed import PhotoFile
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
 from support.unpacked_blocks import unpacked
@@ -51,6 +52,8 @@ class PageScenes:
         """What was handed on last, by pane."""
         self.drawn: dict[int, HeldPass] = {}
         """What is drawn, by pane."""
+        self.photos: dict[int, PhotoFile] = {}
+        """The photograph that came last, by pane."""
         self.passes: list[m.SceneBegin] = []
         """All that have begun."""
         self.dropped = 0
@@ -78,6 +81,9 @@ class PageScenes:
             self._coming[message.pane] = coming
         elif isinstance(message, m.Blocks):
             self._take_blocks(message, data)
+        elif isinstance(message, m.PanePhoto):
+            assert len(data) == message.bytes
+            self.photos[message.pane] = PhotoFile(message.number, data)
         elif isinstance(message, m.MarkedScene):
             self._mark(message)
         else:

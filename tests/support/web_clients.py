@@ -67,7 +67,7 @@ _decoder = msgspec.json.Decoder(m.ServerMessage)
 class _Coming:
     """A picture, or blocks of a scene, on its way."""
 
-    message: m.Picture | m.Blocks
+    message: m.Picture | m.Blocks | m.PanePhoto
     announced_at: float
     data: bytes = b""
     """What has come of it."""
@@ -202,7 +202,7 @@ class Page:
             self.read_part(data)
             return
         answer = _decoder.decode(data)
-        if isinstance(answer, (m.Picture, m.Blocks)):
+        if isinstance(answer, (m.Picture, m.Blocks, m.PanePhoto)):
             assert self._coming is None
             self._coming = _Coming(answer, clock())
         elif isinstance(answer, m.SceneMessage):
@@ -228,7 +228,7 @@ class Page:
         if len(coming.data) < picture.bytes:
             return
         self._coming = None
-        if isinstance(picture, m.Blocks):
+        if isinstance(picture, (m.Blocks, m.PanePhoto)):
             self.scenes.take(picture, coming.data)
             return
         self._pictures.put(Image(**msgspec.structs.asdict(picture), data=coming.data))

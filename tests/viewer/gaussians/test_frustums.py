@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from imgui_bundle import imgui
+from PIL import Image
 from support import widgets
 from support.frames import (
     SIZE,
@@ -26,6 +28,7 @@ from support.wait import clock, wait_until
 from torch.nn.functional import interpolate
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.core.screen import Rect, read_pixels
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.gpu.work import GpuWork
@@ -203,6 +206,31 @@ def layer_over(view: Any, screen: OffscreenScreen, rect: Rect) -> np.ndarray:
     return read_pixels(screen.framebuffer).astype(float)
 
 
+def has_photo(view: Any, rect: Rect) -> bool:
+    """Return whether a photograph is handed on over the picture."""
+    return view.hand_on(rect).photo is not None
+
+
+def with_photo(picture: np.ndarray, handed: HandedOn) -> np.ndarray:
+    """Return a picture with the photograph over it, as a screen makes it."""
+    assert handed.drawing is not None
+    assert handed.photo is not None
+    handed_photo = handed.drawing.photo
+    assert handed_photo is not None
+    assert handed_photo.number == handed.photo.number
+    left, top, width, height = handed_photo.clip
+    x, y, whole_width, whole_height = handed_photo.box
+    image = Image.open(BytesIO(handed.photo.data))
+    resized = image.resize((whole_width, whole_height), Image.Resampling.BILINEAR)
+    pixels = np.asarray(resized, float)
+    composed = picture.astype(float)
+    inside = np.s_[top : top + height, left : left + width]
+    seen_pixels = pixels[top - y : top - y + height, left - x : left - x + width]
+    opacity = handed_photo.opacity
+    composed[inside] += opacity * (seen_pixels - composed[inside])
+    return composed
+
+
 def test_photograph_lies_over_a_picture_that_a_screen_draws(
     view: Any, screen: OffscreenScreen, content: CamerasContent
 ) -> None:
@@ -213,19 +241,27 @@ def test_photograph_lies_over_a_picture_that_a_screen_draws(
     tool = frustums(view)
     tool.change(comparison="render")
     rendered = view_pixels(view, screen, rect)
-    for mode in ("photo", "wipe"):
+    for mode in ("photo", "wipe", "side"):
         tool.change(comparison=mode, opacity=0.4)
         expected = view_pixels(view, screen, rect)
-        drawing = view.hand_on(rect).drawing
-        assert drawing is not None
-        layer = layer_over(view, screen, rect)
-        composed = layer[..., :3] + (1 - layer[..., 3:] / 255) * rendered
-        assert np.abs(composed - expected).max() <= 1.5
-    (grip,) = drawing.grips
+        wait_until(partial(has_photo, view, rect))
+        handed = view.hand_on(rect)
+        composed = with_photo(rendered, handed)
+        box = handed.drawing.photo.box
+        inside = np.s_[box[1] : box[1] + box[3], box[0] : box[0] + box[2]]
+        assert np.abs(composed - expected)[inside].max() <= 4
+    tool.change(comparison="wipe")
+    handed = view.hand_on(rect)
+    assert not layer_over(view, screen, rect).any()
+    (grip,) = handed.drawing.grips
     assert Rect(*grip).contains(240, 100)
-    assert drawing.navigates
+    assert handed.drawing.navigates
     view.view.host = replace(view.view.host, around="phone")
-    assert not view.hand_on(rect).drawing.navigates, "a finger pans the photograph"
+    tool.through.magnify(4.0, (240, 160), rect)
+    drawing = view.hand_on(rect).drawing
+    assert not drawing.navigates, "a finger pans the photograph"
+    assert drawing.photo.box[2] > rect.width
+    assert Rect(*drawing.photo.clip) == Rect(240, 0, 240, 400)
     view.view.host = replace(view.view.host, around="desktop")
     tool.change(comparison="error")
     handed = view.hand_on(rect)
@@ -257,8 +293,8 @@ def test_screen_draws_the_picture_beside_a_photograph(
     np.testing.assert_allclose(pixels, [(both.x, both.y), (right, bottom)], atol=1e-6)
     layer = layer_over(view, screen, rect)
     is_open = layer[..., 3] == 0
-    assert is_open[both.y : bottom, both.x : right].all()
-    assert is_open.sum() == both.height * (right - both.x)
+    assert is_open[both.y : bottom, both.x : both.x + both.width].all()
+    assert is_open.sum() == both.height * both.width
     np.testing.assert_array_equal(layer[~is_open][:, :3], picture[~is_open])
 
 

@@ -125,7 +125,7 @@ class LinedPage:
         self.page = PageScenes(self.hear)
         self.sender.begin(6_000_000)
         self.hand(HandedOn(DRAWING, trainer.versions))
-        self._announced: m.Blocks | None = None
+        self._announced: m.Blocks | m.PanePhoto | None = None
         self._data = b""
 
     def wake(self) -> None:
@@ -149,7 +149,7 @@ class LinedPage:
         return messages is not None
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, m.Blocks):
+        if isinstance(message, (m.Blocks, m.PanePhoto)):
             self._announced = message
             self._data = b""
         elif isinstance(message, bytes):

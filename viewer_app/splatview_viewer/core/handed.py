@@ -86,6 +86,18 @@ class HandedLook(msgspec.Struct, frozen=True, kw_only=True):
     as `render.number_range` says, and tells them (`events.Ranged`)."""
 
 
+class HandedPhoto(msgspec.Struct, frozen=True, kw_only=True):
+    """A photograph that the screen lays over the picture, below the interface."""
+
+    number: int
+    """That of its `PhotoFile`, which comes apart."""
+    box: tuple[int, int, int, int]
+    """x, y, width and height of all of it, in pixels of the screen."""
+    clip: tuple[int, int, int, int]
+    """The same for the part of that which is seen."""
+    opacity: float
+
+
 class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides the picture of a pane, beside the Gaussians themselves."""
 
@@ -106,6 +118,15 @@ class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
     pixels of the screen."""
     grips: tuple[tuple[int, int, int, int], ...] = ()
     """The same for what takes a drag, but hides nothing: it goes with the picture."""
+    photo: HandedPhoto | None = None
+
+
+class PhotoFile(NamedTuple):
+    """A photograph as a JPEG file."""
+
+    number: int
+    """Another one for each file."""
+    data: bytes
 
 
 class HandedOn(NamedTuple):
@@ -117,5 +138,7 @@ class HandedOn(NamedTuple):
     """The packed versions of its scene (`blocks.versions.PackedVersions`)."""
     marked: tuple[int, ...] = ()
     """Gaussians that stand out, as `Selection.marked`."""
+    photo: PhotoFile | None = None
+    """What `drawing.photo` lays over the picture."""
     reason: str = ""
     """Why the view draws, for users."""

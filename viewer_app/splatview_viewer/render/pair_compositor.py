@@ -43,8 +43,6 @@ class PairCompositor:
         self._gpu_work = gpu_work or GpuWork(ctx)
         self._passes = PassVariants(ctx, "fullscreen.vert", "pair.frag")
         self._targets: dict[int, RenderTarget] = {}
-        self._lacks_first = False
-        """What is drawn lies over a first picture that is somewhere else."""
         self._measurement: _Measurement | None = None
 
     def target(
@@ -61,8 +59,6 @@ class PairCompositor:
             dtype: f4: float32, nothing is rounded on the way. f1: a quarter of the
                 memory, rounded as on a screen.
         """
-        if side == 0:
-            self._lacks_first = False
         layers = self._targets.pop(side, None)
         if layers is not None:
             has_size = layers.size == (width, height)
@@ -76,14 +72,6 @@ class PairCompositor:
             layers.framebuffer.clear()
         self._targets[side] = layers
         return layers.framebuffer
-
-    def leave_out_first(self, width: int, height: int) -> None:
-        """Have no first picture: `draw` makes what lies over one of this size.
-
-        It draws colours times their alpha then, in each mode but "difference".
-        """
-        self.target(0, width, height, "f1").clear()
-        self._lacks_first = True
 
     def draw(
         self,
@@ -140,8 +128,7 @@ class PairCompositor:
             )
             shares.append(share)
         viewport = rect.viewport(framebuffer.height)
-        defines = ("OVER",) if self._lacks_first else ()
-        compose = self._passes(*defines)
+        compose = self._passes()
         compose.bind_textures(first_picture=textures[0], second_picture=textures[1])
         compose.set_uniforms(
             corner=viewport[:2],

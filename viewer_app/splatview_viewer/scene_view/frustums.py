@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.render.cameras.content import CamerasContent
+    from splatview_viewer.scene_view.looking_through import PhotoOnScreen
 
 BAR_HEIGHT = 40.0
 """Points that the bar is high while the view looks through a camera."""
@@ -426,6 +427,13 @@ class Frustums(Tool[TrainedView]):
         if content is None:
             return camera
         return self.through.camera_on_screen(camera, rect, content)
+
+    def photo_on_screen(self, rect: Rect) -> PhotoOnScreen | None:
+        """Return the photograph of such a screen, as `LookingThrough.photo_on_screen`."""
+        content = self.content
+        if content is None:
+            return None
+        return self.through.photo_on_screen(rect, content)
 
     @property
     def takes_drags(self) -> bool:

@@ -47,6 +47,18 @@ class _ViewBefore(NamedTuple):
     orbit: Orbit
 
 
+class PhotoOnScreen(NamedTuple):
+    """A photograph over a picture."""
+
+    photo: np.ndarray
+    """As `PhotoStore.photo`."""
+    rect: Rect
+    """The rectangle that it fills, in pixels of the screen."""
+    clip: Rect
+    """The part of that which is seen."""
+    opacity: float = 1.0
+
+
 class LookingThrough:
     """The camera that a view looks through, and the comparison with its photograph."""
 
@@ -280,6 +292,33 @@ class LookingThrough:
         K[:2, 2] += corner_beside - corner * scale
         return replace(camera, K=K)
 
+    def photo_on_screen(
+        self, rect: Rect, content: CamerasContent
+    ) -> PhotoOnScreen | None:
+        """Return the photograph for a screen that draws the picture in `rect` by itself.
+
+        None: none is shown.
+        """
+        state = self.view.state.training
+        photo = self.photo(content)
+        if not self.is_there or photo is None:
+            return None
+        photo_rect = self.photo_rect(rect)
+        # It may be magnified beyond the picture.
+        visible = _overlap(photo_rect, rect)
+        if state.comparison == "photo":
+            return PhotoOnScreen(photo, photo_rect, visible, state.opacity)
+        if state.comparison == "wipe":
+            self.divider.position = state.divider_position
+            right_part = replace(rect, x=self.divider.x(photo_rect))
+            return PhotoOnScreen(photo, photo_rect, _overlap(visible, right_part))
+        if state.comparison == "side":
+            both = self.photo_rect(rect, columns=2)
+            left_width = both.width // 2
+            column = replace(both, x=both.x + left_width, width=both.width - left_width)
+            return PhotoOnScreen(photo, column, column)
+        return None
+
     def draw(
         self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent
     ) -> None:
@@ -289,6 +328,11 @@ class LookingThrough:
             return
         photo = self.photo(content)
         if photo is None:
+            return
+        if self.view.is_handed:
+            # The screen has the photograph.
+            if state.comparison == "side":
+                self._leave_columns_open(framebuffer, rect)
             return
         photo_rect = self.photo_rect(rect)
         self._draw_targets(rect, photo_rect, photo)
@@ -309,20 +353,23 @@ class LookingThrough:
             position = state.divider_position
         self._pair.draw(framebuffer, photo_rect, mode, position, state.gain)
 
-    def _draw_targets(self, rect: Rect, photo_rect: Rect, photo: np.ndarray) -> None:
-        """Draw the rendered picture and the photograph into the pair's targets.
+    def _leave_columns_open(
+        self, framebuffer: moderngl.Framebuffer, rect: Rect
+    ) -> None:
+        """Cover all of a picture but the two that are beside each other."""
+        viewport = rect.viewport(framebuffer.height)
+        framebuffer.clear(*self.view.background, 1.0, viewport=viewport)
+        both = self.photo_rect(rect, columns=2)
+        framebuffer.clear(viewport=both.viewport(framebuffer.height))
 
-        Without the picture where a screen draws it.
-        """
+    def _draw_targets(self, rect: Rect, photo_rect: Rect, photo: np.ndarray) -> None:
+        """Draw the rendered picture and the photograph into the pair's targets."""
         width = photo_rect.width
         height = photo_rect.height
-        if self.view.is_handed:
-            self._pair.leave_out_first(width, height)
-        else:
-            rendered = self._pair.target(0, width, height, "f1")
-            x = rect.x - photo_rect.x
-            y = rect.y - photo_rect.y
-            self.view.lay_picture(rendered, Rect(x, y, rect.width, rect.height))
+        rendered = self._pair.target(0, width, height, "f1")
+        x = rect.x - photo_rect.x
+        y = rect.y - photo_rect.y
+        self.view.lay_picture(rendered, Rect(x, y, rect.width, rect.height))
         photographed = self._pair.target(1, width, height, "f1")
         full_rect = Rect(0, 0, width, height)
         self._photo.take(photo)
@@ -363,6 +410,15 @@ class LookingThrough:
         self._pair.close()
         self.meter.close()
         self._photo.close()
+
+
+def _overlap(rect: Rect, other: Rect) -> Rect:
+    """Return what two rectangles have in common; one without pixels for nothing."""
+    x = max(rect.x, other.x)
+    y = max(rect.y, other.y)
+    right = min(rect.x + rect.width, other.x + other.width)
+    bottom = min(rect.y + rect.height, other.y + other.height)
+    return Rect(x, y, max(right - x, 0), max(bottom - y, 0))
 
 
 def _is_same_pose(camera: Camera, target: Camera) -> bool:

@@ -108,13 +108,13 @@ class Divider:
         return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH_POINTS * scale
 
     def grip(self, rect: Rect, scale: float) -> Rect:
-        """Return where a pointer can take hold of the line.
+        """Return where a pointer, or a finger, can take hold of the line.
 
         Args:
             rect: the picture's, in pixels.
             scale: pixels per point.
         """
-        reach = math.ceil(_REACH_POINTS * scale)
+        reach = math.ceil(_TOUCH_REACH * scale)
         return Rect(self.x(rect) - reach, rect.y, 2 * reach + 1, rect.height)
 
     def draw(

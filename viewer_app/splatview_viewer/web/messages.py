@@ -3,7 +3,8 @@
 A page shows two layers: pictures of panes, and the interface over them. The files of an
 `InterfaceUpdate` follow it in one binary message. The image of a `Picture` follows it
 in binary messages of a part each, between which an `InterfaceUpdate` may come. So does
-the content of `Blocks`; a picture and blocks never come between each other's parts.
+the content of `Blocks` and of a `PanePhoto`; none of these three ever comes between the
+parts of another one.
 
 A page that says `Draws` draws the Gaussians of panes by itself. For each pane it gets a
 `HandedScene` whenever the viewer's side of it changes, and the Gaussians in passes:
@@ -270,6 +271,19 @@ class SceneEnd(_Message, frozen=True, kw_only=True):
     is_whole: bool = True
 
 
+class PanePhoto(_Message, frozen=True, kw_only=True, tag="photo"):
+    """A photograph for a pane, as a JPEG file in the binary messages that follow.
+
+    It is shown as long as a `HandedScene` says where.
+    """
+
+    pane: int
+    number: int
+    """As `HandedPhoto.number`."""
+    bytes: int
+    """Of all binary messages."""
+
+
 class MarkedScene(_Message, frozen=True, kw_only=True):
     """The Gaussians of a pass that stand out from now on, in place of those before."""
 
@@ -281,7 +295,7 @@ class MarkedScene(_Message, frozen=True, kw_only=True):
 
 
 Drawing = PageLayout | InterfaceUpdate | Picture
-SceneMessage = HandedScene | SceneBegin | Blocks | SceneEnd | MarkedScene
+SceneMessage = HandedScene | SceneBegin | Blocks | SceneEnd | MarkedScene | PanePhoto
 ServerMessage = Welcome | Caption | Clipboard | Offer | Ask | Drawing | SceneMessage
 
 

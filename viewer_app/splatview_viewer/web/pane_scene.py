@@ -10,12 +10,10 @@ from splatview_viewer.blocks.packing_request import PackingForm
 from splatview_viewer.core.handed import HandedOn
 from splatview_viewer.web.messages import (
     Blocks,
-    HandedScene,
-    MarkedScene,
     SceneBegin,
     SceneEnd,
 )
-from splatview_viewer.web.scene_marks import SceneMarks
+from splatview_viewer.web.pane_news import CHUNK_BYTES, PaneNews, chunks_of
 from splatview_viewer.web.scene_plan import ScenePass, ScenePlan
 
 if TYPE_CHECKING:
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from splatview_viewer.blocks.versions import PackedVersions
     from splatview_viewer.web.messages import SceneMessage
     from splatview_viewer.web.scene_pace import ScenePace
-
-PART_BYTES = 48 * 1024
-"""Bytes of a binary message, between which an update of the interface may go."""
 
 
 class PageCounter:
@@ -95,7 +90,6 @@ class PaneScene:
         self._counter = counter
         self._wake_writer = wake_writer
         self._wake = wake
-        self._last_message: HandedScene | None = None
         self._versions: PackedVersions | None = None
         self._plan = ScenePlan(most_gaussians)
         self._coming: _ComingPass | None = None
@@ -103,7 +97,7 @@ class PaneScene:
         """The version that could not be packed."""
         self._dropped_passes: list[int] = []
         """The numbers of those whose end the page is to be told."""
-        self._marks = SceneMarks()
+        self._news = PaneNews(pane)
 
     def use(self, handed: HandedOn) -> None:
         """Send what a view hands on from now on."""
@@ -113,7 +107,7 @@ class PaneScene:
         elif handed.versions is not self._versions:
             self._drop()
             self._forget_versions()
-            self._marks.clear()
+            self._news.marks.clear()
             self._versions = handed.versions
             self._plan = ScenePlan(self._plan.most_gaussians)
             self._note_sending(is_amid=False)
@@ -157,7 +151,7 @@ class PaneScene:
         self._plan.undo()
         if coming.pass_number:
             self._dropped_passes.append(coming.pass_number)
-            self._marks.forget_pass(coming.pass_number)
+            self._news.marks.forget_pass(coming.pass_number)
 
     def _give_back(self, coming: _ComingPass) -> None:
         packing = coming.packing
@@ -176,24 +170,11 @@ class PaneScene:
 
     # -- what is next ------------------------------------------------------------------
 
-    def next_news(self) -> HandedScene | SceneEnd | MarkedScene | None:
-        """Return what is to be said at once; None for nothing."""
+    def next_news(self) -> tuple[SceneMessage | bytes, ...] | None:
+        """Return what is to be said at once, with its data; None for nothing."""
         if self._dropped_passes:
-            return self._end_of(self._dropped_passes.pop(0), is_whole=False)
-        message = HandedScene(
-            pane=self._pane, drawing=self.handed.drawing, reason=self.handed.reason
-        )
-        if message != self._last_message:
-            self._last_message = message
-            return message
-        if self.handed.drawing is None:
-            return None
-        marks = self._marks.next(self.handed.marked)
-        if marks is None:
-            return None
-        return MarkedScene(
-            pane=self._pane, pass_number=marks.pass_number, marked=marks.marked
-        )
+            return (self._end_of(self._dropped_passes.pop(0), is_whole=False),)
+        return self._news.next(self.handed)
 
     def next(
         self, pace: ScenePace, share: float, now: float
@@ -287,7 +268,7 @@ class PaneScene:
         coming.pass_number = self._counter.next_pass()
         if not plan.refines:
             rows = None if packing is None else packing.rows
-            self._marks.note_pass(coming.pass_number, plan.form.gaussians, rows)
+            self._news.marks.note_pass(coming.pass_number, plan.form.gaussians, rows)
         self._note_sending(is_amid=not plan.refines)
         version_facts = coming.version
         return SceneBegin(
@@ -341,8 +322,7 @@ class PaneScene:
             count=block_run.blocks,
             bytes=len(data),
         )
-        starts = range(0, len(data), PART_BYTES)
-        return (message, *(data[start : start + PART_BYTES] for start in starts))
+        return (message, *chunks_of(data))
 
     def _end(
         self, coming: _ComingPass, pace: ScenePace, now: float, *, is_whole: bool
@@ -379,7 +359,7 @@ def _pieces(plan: ScenePass, coefficients: int) -> Iterator[_BlockRun]:
     """Yield the pieces in which the blocks of a pass are sent, as many as go together."""
     blocks = block_count(plan.form.gaussians)
     for block_part in _sent_parts(plan):
-        step = max(PART_BYTES // part_bytes(block_part, coefficients), 1)
+        step = max(CHUNK_BYTES // part_bytes(block_part, coefficients), 1)
         for first in range(0, blocks, step):
             yield _BlockRun(block_part, first, min(step, blocks - first))
 

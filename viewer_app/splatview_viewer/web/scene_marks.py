@@ -1,4 +1,4 @@
-"""Which Gaussians of a page's passes stand out, by their places in what was sent."""
+"""The Gaussians of a page's passes that stand out, by their places in what was sent."""
 
 from __future__ import annotations
 

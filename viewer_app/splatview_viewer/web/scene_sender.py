@@ -102,9 +102,9 @@ class SceneSender:
             return (self._data_left.popleft(),)
         self._take_wishes()
         for pane in self._panes.values():
-            message = pane.next_news()
-            if message is not None:
-                return (message,)
+            messages = pane.next_news()
+            if messages is not None:
+                return self._first_of(messages)
         if self._wishes.is_paused or not self._pace.may_send:
             return None
         for _ in range(len(self._order)):
@@ -112,12 +112,16 @@ class SceneSender:
             pane = self._panes[self._order[-1]]
             messages = pane.next(self._pace, 1 / len(self._handed), now)
             if messages is not None:
-                first_message, *chunks = messages
-                self._data_left.extend(
-                    chunk for chunk in chunks if isinstance(chunk, bytes)
-                )
-                return (first_message,)
+                return self._first_of(messages)
         return None
+
+    def _first_of(
+        self, messages: tuple[SceneMessage | bytes, ...]
+    ) -> tuple[SceneMessage | bytes]:
+        """Return the first of some messages; what follows it is sent by and by."""
+        first_message, *chunks = messages
+        self._data_left.extend(chunk for chunk in chunks if isinstance(chunk, bytes))
+        return (first_message,)
 
     @property
     def _handed(self) -> list[PaneScene]:

@@ -21,9 +21,11 @@ from splatview_viewer.core.handed import (
     HandedDrawing,
     HandedLook,
     HandedOn,
+    HandedPhoto,
     HandedPlace,
 )
 from splatview_viewer.gpu.governor import SWITCH
+from splatview_viewer.kinds.gaussians.photo_files import PhotoFiles
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.scene import color_maps
 from splatview_viewer.scene_view.frustums import Frustums
@@ -52,6 +54,7 @@ class Handing:
     def __init__(self, cache: SceneCache) -> None:
         self._versions: dict[Selection, PackedVersions] = {}
         """Those in use, by the Gaussians that they have."""
+        self._photo_files = PhotoFiles()
         self._cache = cache
         self._kept_scene: GaussianScene | None = None
         """The newest version in host memory, which stays as it is."""
@@ -190,10 +193,35 @@ class Handing:
         view.tools.note_picture()
         cameras = [picture.handed_to for picture in cache.pictures]
         versions.watch_from([camera for camera in cameras if camera is not None])
-        return HandedOn(drawing, versions, marked=view.state.selection.marked)
+        handed = HandedOn(drawing, versions, marked=view.state.selection.marked)
+        return self._with_photo(handed, view, rect)
+
+    def _with_photo(self, handed: HandedOn, view: GaussianView, rect: Rect) -> HandedOn:
+        """Lay the photograph over a picture that is compared with one.
+
+        Its file comes once it is made: the view is drawn again then.
+        """
+        on_screen = view.tools.of(Frustums).photo_on_screen(rect)
+        if on_screen is None or handed.drawing is None:
+            return handed
+        size = (on_screen.rect.width, on_screen.rect.height)
+        photo_file = self._photo_files.find(
+            on_screen.photo, size, view.background, view.redraw
+        )
+        if photo_file is None:
+            return handed
+        handed_photo = HandedPhoto(
+            number=photo_file.number,
+            box=_box_of(on_screen.rect),
+            clip=_box_of(on_screen.clip),
+            opacity=on_screen.opacity,
+        )
+        drawing = msgspec.structs.replace(handed.drawing, photo=handed_photo)
+        return handed._replace(drawing=drawing, photo=photo_file)
 
     def close(self) -> None:
         """Hand nothing on any more. Idempotent."""
+        self._photo_files.close()
         self._free_scene()
         for versions in self._versions.values():
             versions.close()
@@ -217,10 +245,14 @@ def _range_by_hand(view: GaussianView) -> tuple[float, float] | None:
     return view.state.overdraw_range
 
 
+def _box_of(rect: Rect) -> tuple[int, int, int, int]:
+    return rect.x, rect.y, rect.width, rect.height
+
+
 def _drawing_of(view: GaussianView, camera: Camera, rect: Rect) -> HandedDrawing | None:
     """Return all that decides a picture; None where the camera is no rotation."""
     frustums = view.tools.of(Frustums)
-    grips = [(r.x, r.y, r.width, r.height) for r in frustums.grips(rect)]
+    grips = [_box_of(grip) for grip in frustums.grips(rect)]
     # A camera of a file may be anything.
     with suppress(ValueError):
         return HandedDrawing(

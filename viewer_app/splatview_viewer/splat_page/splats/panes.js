@@ -8,8 +8,9 @@ const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows 
 /**
  * @typedef {[number, number, number, number]} Box  x, y, width and height in pixels of the layout.
  * @typedef {import("./draw.js").Options} Look
+ * @typedef {{number: number, box: Box, clip: Box, opacity: number}} Photo  clip: what is seen of the box.
  * @typedef {{place: import("./orbit.js").Place, camera: import("./camera.js").Camera | null, placed: number,
- *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[], grips: Box[]}} Drawing
+ *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[], grips: Box[], photo: Photo | null}} Drawing
  * @typedef {{pane: number, drawing: Drawing | null, reason: string}} HandedScene
  * @typedef {{pane: number, pass: number, version: number, refines: boolean, count: number, total: number, form: string,
  *   has_harmonics: boolean, sh_degree: number, sh_stored: number, origin: number[], antialiased: boolean,
@@ -18,6 +19,7 @@ const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows 
  *   count: number, bytes: number}} Blocks
  * @typedef {{pane: number, pass: number, number: number, is_whole: boolean}} SceneEnd
  * @typedef {{pane: number, pass: number, marked: number[]}} MarkedScene
+ * @typedef {{pane: number, number: number, bytes: number}} PanePhoto
  */
 
 /**
@@ -38,10 +40,15 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     const canvas = document.createElement("canvas"), splats = makeSplats(canvas);
     canvas.className = "pane";
     canvas.hidden = true;
-    canvas.setAttribute("aria-hidden", "true");
-    stage.insertBefore(canvas, over);
+    const photo = document.createElement("canvas"); // over it
+    photo.className = "photo";
+    photo.hidden = true;
+    for (const each of [canvas, photo]) {
+      each.setAttribute("aria-hidden", "true");
+      stage.insertBefore(each, over);
+    }
     const pane = {
-      number, canvas, splats, box: boxes.get(number) ?? [0, 0, 1, 1], reason: "",
+      number, canvas, splats, photo, photoNumber: 0, box: boxes.get(number) ?? [0, 0, 1, 1], reason: "",
       drawing: null, // as the viewer said last
       look: null, // of that, as it is drawn
       orbit: null, camera: null, // the second is drawn exactly, until a hand has moved the first
@@ -76,6 +83,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     pane.splats.close();
     pane.canvas.getContext("webgl2")?.getExtension("WEBGL_lose_context")?.loseContext(); // its memory is free at once
     pane.canvas.remove();
+    pane.photo.remove();
   }
 
   function closeAll() {
@@ -111,6 +119,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       if (!pane.isLeaving) continue;
       pane.isLeaving = false;
       pane.canvas.hidden = true;
+      layPhoto(pane);
       if (pane.isEnding) close(pane);
     }
   }
@@ -132,12 +141,14 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     changed();
   }
 
-  function arrange({canvas, box}) {
-    const [x, y, width, height] = box;
-    canvas.style.left = `${100 * x / size[0]}%`;
-    canvas.style.top = `${100 * y / size[1]}%`;
-    canvas.style.width = `${100 * width / size[0]}%`;
-    canvas.style.height = `${100 * height / size[1]}%`;
+  const arrange = ({canvas, box}) => lie(canvas, box);
+
+  /** Put an element where a box of the layout is. */
+  function lie({style}, [x, y, width, height]) {
+    style.left = `${100 * x / size[0]}%`;
+    style.top = `${100 * y / size[1]}%`;
+    style.width = `${100 * width / size[0]}%`;
+    style.height = `${100 * height / size[1]}%`;
   }
 
   // ---- what the viewer says
@@ -164,6 +175,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       pane.isAnswered = true;
       if (pane.settling) settleWithin(pane, SETTLED);
     }
+    layPhoto(pane);
     draw(pane);
   }
 
@@ -214,6 +226,33 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     if (own === age) send({t: "taken", number: messageNumber});
   }
 
+  /** @param {PanePhoto} message @param {ArrayBuffer[]} parts  Of the file. */
+  async function takePhoto({pane: number, number: photoNumber}, parts) {
+    const pane = panes.get(number);
+    if (!pane) return;
+    pane.photoNumber = photoNumber;
+    const image = await createImageBitmap(new Blob(parts, {type: "image/jpeg"}));
+    if (pane.photoNumber === photoNumber) { // no newer one overtook it
+      Object.assign(pane.photo, {width: image.width, height: image.height});
+      pane.photo.getContext("2d").drawImage(image, 0, 0);
+      pane.photo.dataset.number = photoNumber;
+      layPhoto(pane);
+    }
+    image.close();
+  }
+
+  /** Lay the photograph over the picture, or none. */
+  function layPhoto({photo, drawing, canvas}) {
+    const there = drawing?.photo;
+    photo.hidden = canvas.hidden || photo.dataset.number !== String(there?.number);
+    if (photo.hidden) return;
+    const [x, y, width, height] = there.box, [left, top, wide, high] = there.clip;
+    const edges = [top - y, x + width - left - wide, y + height - top - high, left - x];
+    lie(photo, there.box);
+    photo.style.opacity = there.opacity;
+    photo.style.clipPath = `inset(${edges.map((edge, i) => `${100 * edge / (i % 2 ? width : height)}%`).join(" ")})`;
+  }
+
   /** @param {MarkedScene} message */
   function takeMarks({pane: number, pass, marked}) {
     const pane = panes.get(number);
@@ -231,6 +270,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     const isSeen = Boolean(pane.splats.version && pane.drawing);
     if (!isSeen || !pane.canvas.hidden) return;
     pane.canvas.hidden = false;
+    layPhoto(pane);
     changed();
   }
 
@@ -296,16 +336,27 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   /** The pictures as they are, laid onto a picture of the layout. @param {CanvasRenderingContext2D} context */
   function copyTo(context) {
-    for (const {canvas, splats, box} of panes.values()) {
+    for (const {canvas, splats, box, photo, drawing} of panes.values()) {
       if (canvas.hidden) continue;
       splats.repaint(); // a canvas keeps what it shows no longer than the browser needs it
       context.drawImage(canvas, ...box);
+      if (drawing?.photo && !photo.hidden) copyPhoto(context, photo, drawing.photo);
     }
+  }
+
+  function copyPhoto(context, photo, {box, clip, opacity}) {
+    context.save();
+    context.beginPath();
+    context.rect(...clip);
+    context.clip();
+    context.globalAlpha = opacity;
+    context.drawImage(photo, ...box);
+    context.restore();
   }
 
   return {
     restart, leave, closeAll, pictureShown, interfaceShown, takeLayout, takeHanded, takeBegin, takeBlocks, takeEnd,
-    takeMarks, draw, paneAt, canMove, beginMove, endMove, copyTo,
+    takeMarks, takePhoto, draw, paneAt, canMove, beginMove, endMove, copyTo,
     /** Whether a version is on its way. */
     get isComing() { return [...panes.values()].some((pane) => pane.pass && !pane.pass.refines); },
     get all() { return [...panes.values()]; },

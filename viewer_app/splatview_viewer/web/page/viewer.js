@@ -21,7 +21,8 @@ import {makeTouch} from "./touch.js";
  *   | ({t: "scenebegin"} & import("./splats/panes.js").SceneBegin)
  *   | ({t: "sceneend"} & import("./splats/panes.js").SceneEnd)
  *   | ({t: "markedscene"} & import("./splats/panes.js").MarkedScene)
- *   | ({t: "blocks"} & import("./splats/panes.js").Blocks)} Answer  What the viewer says.
+ *   | ({t: "blocks"} & import("./splats/panes.js").Blocks)
+ *   | ({t: "photo"} & import("./splats/panes.js").PanePhoto)} Answer  What the viewer says.
  */
 
 const PROTOCOL = 6;
@@ -175,7 +176,7 @@ function act(message) {
 
 /** @param {Answer} answer */
 function takeAnswer(answer) {
-  if (answer.t === "interface" || answer.t === "picture" || answer.t === "blocks") return announce(answer);
+  if (["interface", "picture", "blocks", "photo"].includes(answer.t)) return announce(answer);
   if (answer.t in takesScene) return drawing && takesScene[answer.t](answer);
   if (answer.t === "layout") return layers.takeLayout(answer);
   if (answer.t === "welcome" && answer.protocol !== PROTOCOL) {
@@ -299,6 +300,7 @@ function takeData(data) {
     const {parts, largeCame} = arriving;
     Object.assign(arriving, {large: null, parts: []});
     if (large.t === "picture") takePicture(large, parts, now - largeCame);
+    else if (drawing && large.t === "photo") drawing.panes.takePhoto(large, parts);
     else if (drawing) drawing.panes.takeBlocks(large, parts);
   }
 }

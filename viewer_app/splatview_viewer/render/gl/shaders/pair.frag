@@ -1,6 +1,5 @@
 // Two pictures in one: split at a line, blended, side by side, or how far they are from each other. ERROR: the sum of
-// squared differences over blocks of pixels instead, one block for each pixel that is drawn. OVER: there is no first
-// picture, and what is drawn lies over it: colours times their alpha.
+// squared differences over blocks of pixels instead, one block for each pixel that is drawn.
 
 uniform sampler2D first_picture;
 uniform sampler2D second_picture;
@@ -46,26 +45,22 @@ vec3 inferno(float t) {
     return c0 + t * (c1 + t * (c2 + t * (c3 + t * (c4 + t * (c5 + t * c6)))));
 }
 
-#ifdef OVER
-vec4 first(vec2 p) { return vec4(0.0); }
-#else
-vec4 first(vec2 p) { return vec4(texture(first_picture, first_part.xy + p * first_part.zw).rgb, 1.0); }
-#endif
-vec4 second(vec2 p) { return vec4(texture(second_picture, second_part.xy + p * second_part.zw).rgb, 1.0); }
+vec3 first(vec2 p) { return texture(first_picture, first_part.xy + p * first_part.zw).rgb; }
+vec3 second(vec2 p) { return texture(second_picture, second_part.xy + p * second_part.zw).rgb; }
 
 void main() {
     vec2 place = (gl_FragCoord.xy - corner) / size;
-    vec4 color;
+    vec3 color;
     if (how == 0) color = place.x < at ? first(place) : second(place);
     else if (how == 1) {
-        vec3 d = abs(first(place) - second(place)).rgb;
-        color = vec4(inferno(clamp((d.r + d.g + d.b) / 3.0 * gain, 0.0, 1.0)), 1.0);
+        vec3 d = abs(first(place) - second(place));
+        color = clamp(inferno(clamp((d.r + d.g + d.b) / 3.0 * gain, 0.0, 1.0)), 0.0, 1.0);
     } else if (how == 2) {
         float half_width = floor(size.x / 2.0), x = gl_FragCoord.x - corner.x;
         color = x < half_width ? first(vec2(x / half_width, place.y))
                                : second(vec2((x - half_width) / (size.x - half_width), place.y));
     } else color = mix(first(place), second(place), at);
-    f_color = clamp(color, 0.0, 1.0);
+    f_color = vec4(clamp(color, 0.0, 1.0), 1.0);
 }
 
 #endif
