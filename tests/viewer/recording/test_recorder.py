@@ -22,6 +22,7 @@ from support.wait import wait_until
 
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.errors import FileError, ViewerError
+from splatview_viewer.formats import open_file
 from splatview_viewer.recording.block_form import block_form_bytes
 from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.recording.packed import (
@@ -385,6 +386,14 @@ def test_shot_draws_the_newest_snapshot_of_a_folder(
     assert f"name the folder of one: {folder / 'a-run-splats'}" in (
         capsys.readouterr().err
     )
+
+
+def test_export_writes_the_newest_snapshot_of_a_folder(tmp_path: Path) -> None:
+    record(tmp_path / "kept", count=2)
+    out = tmp_path / "out.ply"
+    assert main(["export", str(out), str(tmp_path / "kept")]) == 0
+    exported = open_file(out)
+    np.testing.assert_allclose(exported.means, scene(20, seed=2).means, atol=1e-6)
 
 
 def test_video_films_the_newest_snapshot_of_a_folder(

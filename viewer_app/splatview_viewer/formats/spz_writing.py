@@ -1,6 +1,7 @@
 """Writes Niantic's .spz, version 3: planes of quantised attributes in gzip.
 
-Layout and constants of nianticlabs/spz, `load-spz.cc`; `formats/spz.py` reads them.
+Layout, constants and axes (right-up-back) of nianticlabs/spz, `load-spz.cc`, whose loader
+reads these files as `formats/spz.py` does.
 """
 
 from __future__ import annotations

@@ -395,7 +395,7 @@ def _dismiss(viewport: Viewport, entry: Entry) -> None:
 def _save_button(entry: Entry) -> tuple[str, str, float] | None:
     """Return text, icon and points of the button that saves what is shown."""
     if kinds.about(entry.kind).filmed:
-        return "Save as .ply", "save", 114
+        return "Save the scene", "save", 130
     return _SAVED.get(entry.kind)
 
 

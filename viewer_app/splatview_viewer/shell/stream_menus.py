@@ -56,7 +56,7 @@ def entry_menu(user: User, entry: Entry) -> list[MenuRow | None]:
         MenuRow(pin, partial(user.do, pin_entry, user, entry.lasting_name), "pin"),
         MenuRow("Copy its name", partial(_copy, user, entry.name), "copy"),
         MenuRow(
-            "Save as .ply \u2026",
+            "Save the scene",
             partial(user.do, save_scene, user, key),
             "export",
             reason=_why_not_saved(user, entry),
