@@ -67,6 +67,8 @@ QUICK_WORDS = 4
 EXACT_WORDS = 8
 EXPONENT_BIAS = 23
 MANTISSA_MAX = 255
+HARMONIC_MAX = MANTISSA_MAX * 2.0 ** (31 - EXPONENT_BIAS)
+"""The largest coefficient beyond degree 0."""
 LOG_SCALE_MIN = -30.0
 """The scale of flat Gaussians, whose logarithm is minus infinity."""
 

@@ -13,6 +13,7 @@ from splatview_viewer.blocks.layout import (
     BLOCK,
     EXACT,
     EXPONENT_BIAS,
+    HARMONIC_MAX,
     HEADER,
     LOG_SCALE_MIN,
     MANTISSA_MAX,
@@ -40,6 +41,8 @@ _HALF_MAX = 65504.0
 _OUTSIDE = 1e12
 """World units from the origin, along an axis, beyond which nothing is seen. One centre
 that ran away would take all its bits from the others of its block, or overflow."""
+_OTHER_PARTS = [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+"""The three other parts of a quaternion, by the index of the largest one."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ class BlockedScene:
         if self.scene.on_gpu:
             return _CHUNK_GPU
         if block_part == "harmonics":
-            # A row of them has as many numbers as all other fields.
-            return ceil_div(_CHUNK, 4 * harmonics_rows(self.coefficients))
+            # They have many numbers.
+            return ceil_div(_CHUNK, 2 * harmonics_rows(self.coefficients))
         return _CHUNK
 
     def pack(
@@ -151,7 +154,7 @@ class _Fields:
         means = active.means
         middle = torch.tensor(origin, dtype=means.dtype, device=means.device)
         means = (means - middle).float()
-        is_near = (means.abs() <= _OUTSIDE).all(1)
+        is_near = means.abs().amax(1) <= _OUTSIDE
         opacities = torch.where(is_near, active.opacities.float(), 0.0)
         return cls(
             _in_blocks(torch.where(is_near[:, None], means, 0.0), blocks),
@@ -290,13 +293,13 @@ def _smallest_three(quats: torch.Tensor, bits: int) -> tuple[torch.Tensor, ...]:
     """
     import torch
 
-    largest = quats.abs().argmax(2, keepdim=True)
-    quats = torch.where(quats.gather(2, largest) < 0, -quats, quats)
-    # The three others, in their order.
-    kept_components = torch.arange(3, device=quats.device).expand(*quats.shape[:2], 3)
-    kept_components = kept_components + (kept_components >= largest)
-    shares = quats.gather(2, kept_components) * math.sqrt(0.5) + 0.5
-    return (*_bits(shares, bits).unbind(2), largest[..., 0].to(torch.int32))
+    w, x, y, z = quats.abs().unbind(2)
+    is_later_pair = torch.maximum(y, z) > torch.maximum(w, x)
+    largest = torch.where(is_later_pair, 2 + (z > y).long(), (x > w).long())
+    others = torch.tensor(_OTHER_PARTS, device=quats.device)[largest]
+    signs = quats.gather(2, largest[..., None]).sign()
+    shares = quats.gather(2, others) * signs * math.sqrt(0.5) + 0.5
+    return (*_bits(shares, bits).unbind(2), largest.to(torch.int32))
 
 
 # ---- harmonics
@@ -306,7 +309,7 @@ def _coefficients(rows: GaussianScene) -> torch.Tensor:
     """Return the coefficients (N, 4 groups, 3) float32, filled up with 0."""
     import torch
 
-    values = rows.shN.float().nan_to_num(0, 0, 0)
+    values = rows.shN.float().nan_to_num(0).clamp_(-HARMONIC_MAX, HARMONIC_MAX)
     missing = harmonics_rows(values.shape[1]) * 4 - values.shape[1]
     if missing:
         padding = values.new_zeros(len(values), missing, 3)
@@ -318,22 +321,25 @@ def _harmonics(values: torch.Tensor) -> torch.Tensor:
     """Return words of coefficients, (blocks, groups, BLOCK, 4) int32.
 
     Args:
-        values: (blocks, BLOCK, 4 groups, 3) float32.
+        values: (blocks, BLOCK, 4 groups, 3) float32, at most `HARMONIC_MAX`.
     """
     import torch
 
-    colors = values.unbind(3)
+    blocks, block, coefficients, _ = values.shape
+    groups = values.reshape(blocks, block, coefficients // 4, 4, 3)
+    colors = groups.permute(4, 0, 2, 1, 3).contiguous()
     red, green, blue = colors
     largest = torch.maximum(torch.maximum(red.abs(), green.abs()), blue.abs())
-    # By the exponents of float32: 2**exponent is over the largest of the three, which
-    # so takes 9 bits.
+    # 2**exponent is over the largest of the three, which so takes 9 bits, also where it
+    # is rounded up.
+    largest *= 256 / (MANTISSA_MAX + 0.5)
     exponents = (largest.view(torch.int32) >> 23) - 126
     exponents = (exponents - 8 + EXPONENT_BIAS).clamp_(0, 31)
-    per_unit = ((127 + EXPONENT_BIAS - exponents) << 23).view(torch.float32)
+    # A float32 from 2**23 to 2**24 units ends with a whole number of them. Added to half
+    # that range, a number rounds to it, and the last bits are its two's complement.
+    middles = (exponents - EXPONENT_BIAS + 23 + 127 << 23 | 1 << 22).view(torch.float32)
     packed = exponents << 27
     for index, color in enumerate(colors):
-        rounded = (color * per_unit).round_().clamp_(-MANTISSA_MAX, MANTISSA_MAX)
-        packed |= (rounded.to(torch.int32) & 0x1FF) << 9 * index
-    blocks, block, coefficients = packed.shape
-    groups = packed.reshape(blocks, block, coefficients // 4, 4)
-    return groups.movedim(1, 2)
+        bits = color.add_(middles).view(torch.int32)
+        packed |= bits.bitwise_and_(0x1FF).bitwise_left_shift_(9 * index)
+    return packed
