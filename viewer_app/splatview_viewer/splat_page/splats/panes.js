@@ -4,6 +4,7 @@ import {makeSplats} from "./draw.js";
 import {makeOrbit} from "./orbit.js";
 
 const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows again; after the viewer knows its end
+const DIGITS = 4; // of numbers that the viewer writes with three, so that a training does not change them all the time
 
 /**
  * @typedef {[number, number, number, number]} Box  x, y, width and height in pixels of the layout.
@@ -67,8 +68,8 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     };
     splats.onrestored = restored;
     splats.onfailed = () => failed(splats.reason, false);
-    splats.onranged = (range) => {
-      pane.range = range;
+    splats.onranged = ({show, low, high}) => {
+      pane.range = {show, low: Number(low.toPrecision(DIGITS)), high: Number(high.toPrecision(DIGITS))};
       tellRange(pane);
     };
     panes.set(number, pane);
