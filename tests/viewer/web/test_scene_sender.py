@@ -327,6 +327,18 @@ def test_a_scene_that_shrinks_to_nothing_and_grows(trainer: TrainedScene) -> Non
         assert reader.page.drawn[PANE].header.count == count
 
 
+def test_a_scene_that_grows_while_it_waits_to_be_packed_is_planned_anew(
+    trainer: TrainedScene,
+) -> None:
+    trainer.show(make_scene(1))
+    reader = LinedPage(trainer)
+    assert reader.sender.next(reader.now), "what is handed on"
+    assert reader.sender.next(reader.now) is None, "a packing is requested"
+    trainer.show(make_scene(5000))
+    reader.settle()
+    assert [header.count for header in reader.page.passes] == [5000]
+
+
 def test_a_page_that_takes_nothing_is_sent_a_bounded_part(
     trainer: TrainedScene,
 ) -> None:

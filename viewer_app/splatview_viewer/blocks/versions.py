@@ -35,6 +35,9 @@ MOST_PACKINGS = 8
 in the middle of another one."""
 MOST_BYTES = 768 << 20
 """Bytes of all of them, where they are more than one."""
+_MOST_GROWTH = 4
+"""Factor by which a scene may have grown since a packing was requested. Else it holds too
+little of it, and pages had better plan anew."""
 
 _log = logging.getLogger("splatview")
 _version_numbers = count(1)
@@ -269,7 +272,8 @@ class PackedVersions:
         version_facts = packing.version_facts
         if version_facts.version_number == newest.version_number:
             return True
-        if not packing.is_for_newest:
+        has_grown = newest.gaussians > _MOST_GROWTH * version_facts.gaussians
+        if has_grown or not packing.is_for_newest:
             return False
         gaussians = min(packing.form.gaussians, newest.gaussians)
         # All of a scene that has grown a little.
