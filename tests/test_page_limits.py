@@ -17,9 +17,11 @@ from splatview_ipc.publisher import channel, stream_turns
 from splatview_ipc.system.files import cache_folder
 from splatview_ipc.transports import pinned_host
 from splatview_viewer.app.commands.serve import Serve
+from splatview_viewer.blocks.layout import BLOCK, BlockPart, part_bytes
+from splatview_viewer.blocks.versions import MOST_GAUSSIANS
 from splatview_viewer.core import host
 from splatview_viewer.snapshot.loading.store import MAX_CACHE_BYTES
-from splatview_viewer.web import files
+from splatview_viewer.web import files, scene_plan
 from splatview_viewer.web.address import PORTS_TRIED
 
 KIB = 1 << 10
@@ -58,6 +60,11 @@ def test_limits_of_the_configuration_are_those_of_the_code() -> None:
         assert phrase in page
 
 
+def bytes_of(part: BlockPart, coefficients: int) -> float:
+    """Return the bytes of a Gaussian in a part of a packed scene."""
+    return part_bytes(part, coefficients) / BLOCK
+
+
 def test_figures_of_the_guides_are_those_of_the_code() -> None:
     sampling = inspect.signature(splatview.publish_memory).parameters
     options = Serve()
@@ -66,6 +73,14 @@ def test_figures_of_the_guides_are_those_of_the_code() -> None:
     figures = {
         "README.md": ["at most a tenth of the GPU's time"],
         "docs/guides/curves.md": [f"at most {SCALAR_SERIES} names"],
+        "docs/guides/draw_here.md": [
+            f"| quick | {bytes_of('quick', 0):.1f} |",
+            f"| exact | {bytes_of('exact', 0):.1f} |",
+            " / ".join(f"{bytes_of('harmonics', k):.0f}" for k in (3, 8, 15)),
+            f"the line carries in {scene_plan.FIRST_S:g} s",
+            f"the line carries in {scene_plan.PASS_S:g} s, at least a sixteenth",
+            f"at most {MOST_GAUSSIANS / 1e6:g}M",
+        ],
         "docs/guides/gaussians.md": [f"At most {limits.MAX_SHARDS} processes"],
         "docs/guides/memory.md": [
             "ten times a second (`hz=`)",
@@ -88,6 +103,7 @@ def test_figures_of_the_guides_are_those_of_the_code() -> None:
     assert memory_recording.MAX_OOM_SNAPSHOTS == 4
     assert memory_recording.OOM_PERIOD_S == 10
     assert PORTS_TRIED == 20
+    assert scene_plan.LEAST_SHARE == 1 / 16
     assert pinned_host.SHARE == 0.1
     for name, phrases in figures.items():
         text = " ".join((ROOT / name).read_text().split())

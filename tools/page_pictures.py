@@ -43,6 +43,7 @@ CUTS = {
     "time": Cut("1-look-dark", (340, 912, 1600, 1000)),
     "palette": Cut("7a-palette", (480, 96, 1120, 272)),
     "selecting": Cut("9-data", (660, 360, 1270, 910)),
+    "drawn_here": Cut("8d-page-draws"),
     "curves": Cut("3-compare", (970, 480, 1600, 912)),
 }
 PHONE = ("6a-phone", "6b-phone-photograph")

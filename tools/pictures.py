@@ -4,7 +4,7 @@
 
 Two scripts publish a scene and its curves, each in a process of its own
 (`tools/picture_scripts.py`). The pictures of the interface around them are written into
-a folder: at 1600x1000 dark, some light, some as a phone shows them, one of a page in
+a folder: at 1600x1000 dark, some light, some as a phone shows them, two of a page in
 Chromium.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import picture_states as states
-from picture_page import take_stopped_page
+from picture_page import take_drawing_page, take_stopped_page
 from picture_scripts import declare_controls, tensors_of
 from PIL import Image
 
@@ -69,6 +69,7 @@ SHOTS = (
 )
 """The pictures of a training, which one viewer shows one after the other."""
 _STOPPED = "8c-viewer-stopped"
+_DRAWING = "8d-page-draws"
 _EMPTY = "8a-empty"
 _EMPTY_LIGHT = "light-empty"
 _CONTROLS = "controls"
@@ -201,6 +202,8 @@ def main() -> None:
                 take_trainings(folder, scene, photos, shots)
             if is_wanted(_STOPPED):
                 take_stopped_page(folder / f"{_STOPPED}.png", scene, DESKTOP)
+            if is_wanted(_DRAWING):
+                take_drawing_page(folder / f"{_DRAWING}.png", scene, DESKTOP)
 
 
 if __name__ == "__main__":
