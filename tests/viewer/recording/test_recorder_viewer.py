@@ -30,7 +30,7 @@ MEANS = torch.nn.functional.normalize(
 )
 
 
-def publish(i: int, base_count: int = 100) -> None:
+def publish(i: int, base_count: int = 100, unused_coefficients: int = 0) -> None:
     """Publish version i of a scene: step 10 i, i + `base_count` Gaussians, grey by i."""
     n = i + base_count
     splatview.publish(
@@ -40,9 +40,10 @@ def publish(i: int, base_count: int = 100) -> None:
             "scales": torch.full((n, 3), -2.0),
             "opacities": torch.full((n,), 3.0),
             "sh0": torch.full((n, 1, 3), i / 100),
-            "shN": torch.zeros(n, 0, 3),
+            "shN": torch.zeros(n, unused_coefficients, 3),
         },
         "splats",
+        sh_degree=0,
         meta={"step": 10 * i},
     )
 
@@ -300,6 +301,17 @@ def test_scene_too_large_for_the_recording_is_reported_once(
         viewer.until(shows_and_warns)
     assert caplog.text.count("could not be recorded") == 1
     assert not len(tape(viewer).recording)
+
+
+@pytest.mark.parametrize("viewer", [RecordOptions(memory_mb=1)], indirect=True)
+def test_scene_fits_without_the_harmonics_that_it_does_not_use(viewer: Viewer) -> None:
+    def is_recorded() -> bool:
+        return bool(len(tape(viewer).recording))
+
+    publish(0, base_count=20_000, unused_coefficients=15)
+    wait_for_count(viewer, 20_000)
+    viewer.until(is_recorded)
+    assert 600_000 < tape(viewer).recording.nbytes < 700_000
 
 
 def test_full_disk_is_told_once_and_recording_goes_on_when_there_is_space(

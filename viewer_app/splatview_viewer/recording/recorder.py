@@ -388,11 +388,7 @@ class Tape:
 def _check_fits(recording: Recording, name: str, frame: StreamFrame) -> None:
     """Raise ViewerError for a frame whose snapshot is over the limit by itself."""
     means = frame.tensors["means"]
-    higher = frame.tensors.get("shN")
-    coefficients = 0
-    if higher is not None:
-        coefficients = higher.shape[1]
-    needed = block_form_bytes(means.shape[0], coefficients)
+    needed = block_form_bytes(means.shape[0], _used_coefficients(frame))
     limit = recording.limit
     if needed <= limit:
         return
@@ -404,6 +400,15 @@ def _check_fits(recording: Recording, name: str, frame: StreamFrame) -> None:
         f"a snapshot of {name} takes {needed / 1e6:,.0f} MB, and "
         f"{limit / 1e6:,.0f} MB are allowed: see {option}"
     )
+
+
+def _used_coefficients(frame: StreamFrame) -> int:
+    """Return how many coefficients beyond degree 0 a frame's scene uses."""
+    higher = frame.tensors.get("shN")
+    if higher is None:
+        return 0
+    sh_degree = int(frame.meta.get("sh_degree", 0))
+    return min((sh_degree + 1) ** 2 - 1, higher.shape[1])
 
 
 def _write_snapshot(folder: StreamFolder, file: str, packed: Packed) -> None:
