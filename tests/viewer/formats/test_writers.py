@@ -136,6 +136,16 @@ def test_sog_of_a_sog_is_the_same(tmp_path: Path) -> None:
         torch.testing.assert_close(getattr(second, name), before, atol=1e-5, rtol=1e-5)
 
 
+def test_scenes_far_from_the_origin_stay_fine_in_a_sog(tmp_path: Path) -> None:
+    scene = make_scene(0)
+    means = scene.means.double() + torch.tensor([5e5, 5.4e6, 120.0])
+    path = tmp_path / "far.sog"
+    write_scene(WrittenScene(replace(scene, means=means)), path)
+    back = open_file(path).means
+    offsets = back.double() - torch.tensor([5e5, 5.4e6, 120.0])
+    assert torch.cdist(scene.means.double(), offsets).amin(1).max() < 1e-3
+
+
 def test_unknown_formats_are_named_with_the_known(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"\.compressed\.ply, \.ply, \.spz, \.sog"):
         write_scene(WrittenScene(make_scene(0)), tmp_path / "scene.obj")

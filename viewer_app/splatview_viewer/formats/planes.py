@@ -46,6 +46,10 @@ Pictures are packed already."""
 MIN_PIXEL_LIMIT = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest
 palette."""
+_TOP_OF_MEANS = 65535
+"""The largest number of the 16 bits of a position."""
+_LEAST_SPACINGS = 16
+"""Steps of float32 that a step of those 16 bits has at least."""
 
 
 class PlaneFile(NamedTuple):
@@ -181,9 +185,11 @@ class Planes:
         self.decoded_count += 1
         self.progress("decoding planes", self.decoded_count / len(self.files))
 
-    def read_numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
+    def read_numbers(
+        self, field: str, key: str, length: int | None, dtype: type = np.float32
+    ) -> np.ndarray:
         """Return a list of numbers of meta.json; a single number for a length of None."""
-        values = np.array(self.meta[field][key], np.float32)
+        values = np.array(self.meta[field][key], dtype)
         shape = () if length is None else (length,)
         if values.shape != shape:
             raise FileError(
@@ -203,12 +209,20 @@ class Planes:
         return low + pixels / np.float32(top) * (high - low)
 
     def means(self) -> np.ndarray:
-        """Return the positions, (count, 3) float32.
+        """Return the positions, (count, 3) float32, or float64 where that is too coarse.
 
         Two planes hold low and high bytes of 16 bits between the bounds of sign(x)
         ln(|x| + 1).
         """
+        low = self.read_numbers("means", "mins", 3, np.float64)
+        high = self.read_numbers("means", "maxs", 3, np.float64)
+        steps = (high - low) / _TOP_OF_MEANS
+        spacing = np.spacing(np.maximum(np.abs(low), np.abs(high)).astype(np.float32))
+        # Far from the origin all lies between bounds that are nearly the same.
+        is_far = (steps > 0) & (steps < _LEAST_SPACINGS * spacing)
+        dtype = np.float64 if is_far.any() else np.float32
         low_bytes = self.pixels("means", 0)[:, :3]
         high_bytes = self.pixels("means", 1)[:, :3].astype(np.uint16)
-        logs = self.dequantize("means", low_bytes | (high_bytes << 8), 65535)
+        fixed = low_bytes | (high_bytes << 8)
+        logs = low.astype(dtype) + fixed * steps.astype(dtype)
         return np.sign(logs) * np.expm1(np.abs(logs))

@@ -145,6 +145,7 @@ function tourOn(seconds) {
 function goTo(seconds) {
   tourTime = seconds;
   el.time.value = String(seconds);
+  el.time.setAttribute("aria-valuetext", `${seconds.toFixed(1)} of ${tour.seconds.toFixed(1)} seconds`);
   orbit = makeOrbit(tour.placeAt(seconds, scene.place));
 }
 
