@@ -25,7 +25,7 @@ from support.web_clients import Client
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, CDPSession, ConsoleMessage, Page
 
     Open = Callable[..., Page]
 
@@ -166,6 +166,19 @@ def connected(
     shows(client, drawn(client.hello.width, client.hello.height))
     wait_for_script(page, "!document.body.classList.contains('empty')")
     return page, client
+
+
+def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
+    """Have fingers come, move or go: those that are down afterwards are at `points`."""
+    cdp.send(
+        "Input.dispatchTouchEvent",
+        {
+            "type": f"touch{kind}",
+            "touchPoints": [
+                {"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)
+            ],
+        },
+    )
 
 
 def drag(

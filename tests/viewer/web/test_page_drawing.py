@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.drawing_pages import DrawingPage
 from support.frames import SIZE, cloud, photographs, ring
 from support.house import House
-from support.pages import pages_of, screenshot
+from support.pages import pages_of
 from support.renderer_cases import psnr
 
 import splatview
@@ -24,9 +24,8 @@ from splatview_viewer.web.address import local_url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page, Route, WebSocket
+    from playwright.sync_api import Browser, Route
 
-    from splatview_viewer.shell.user import User
 
 INTERFACE = {"interface", "layout", "caption"}
 """What comes also while nothing moves: the viewer counts the seconds of a training."""
@@ -38,90 +37,6 @@ PAINTS_BELOW = {"photo": "depth"}
 """What is shown below it other than colours."""
 COMPARED = np.s_[40:330, 100:460]
 """The part of a pane where the interface writes nothing."""
-
-
-class DrawingPage:
-    """A page with a scene that it draws, and its messages."""
-
-    def __init__(self, house: House, tab: Page) -> None:
-        self.house = house
-        self.tab = tab
-        self.received_kinds: list[str] = []
-        """Kinds of the viewer's messages."""
-        self.sent_kinds: list[str] = []
-        """Kinds of the page's messages."""
-        tab.on("websocket", self._listen)
-        tab.reload()
-        house.until(self._has_script)
-
-    def _has_script(self) -> bool:
-        return self.tab.evaluate("Boolean(window.splatview)")
-
-    def _listen(self, socket: WebSocket) -> None:
-        socket.on("framereceived", partial(self._note, self.received_kinds))
-        socket.on("framesent", partial(self._note, self.sent_kinds))
-
-    def _note(self, kinds: list[str], frame: str | bytes) -> None:
-        if isinstance(frame, str):
-            kinds.append(json.loads(frame)["t"])
-
-    def forget(self) -> None:
-        self.received_kinds.clear()
-        self.sent_kinds.clear()
-
-    def until_sent(self, kind: str, count: int = 1) -> None:
-        """Wait until so many messages of a kind were sent."""
-
-        def is_sent() -> bool:
-            # Only such a call lets the page's events in.
-            self.tab.evaluate("0")
-            return self.sent_kinds.count(kind) >= count
-
-        self.house.until(is_sent)
-
-    @property
-    def user(self) -> User:
-        return self.house.app.users[-1]
-
-    @property
-    def pane(self) -> dict[str, Any]:
-        """The state of the only pane."""
-        panes = self.tab.evaluate("splatview.state().drawing?.panes ?? []")
-        return panes[0] if panes else {"shown": False, "moving": False}
-
-    def is_shown(self) -> bool:
-        """Return whether the page draws the pane."""
-        return self.pane["shown"]
-
-    def is_moving(self) -> bool:
-        return self.pane["moving"]
-
-    def is_lossless(self) -> bool:
-        """Return whether the viewer's picture is shown, and exactly."""
-        return not self.is_shown() and self.tab.evaluate("splatview.state().lossless")
-
-    def until_drawn(self) -> None:
-        self.house.until(self.is_shown)
-
-    def until_camera_is_known(self) -> None:
-        """Wait until the viewer has the page's camera, and the page shows all."""
-        view: Any = self.user.view
-
-        def is_placed() -> bool:
-            rotation = view.view.rig.camera().viewmat[:3, :3].ravel()
-            page_place = self.pane["place"]
-            is_same = np.allclose(rotation, page_place["rotation"], atol=1e-5)
-            return is_same and not self.pane["moving"]
-
-        self.house.until(is_placed)
-
-    def picture(self) -> np.ndarray:
-        """Return the pane as the user sees it, without the page's own corner."""
-        rect = self.user.layout.active.rect
-        pixels = screenshot(self.tab)
-        right = rect.x + rect.width
-        bottom = rect.y + rect.height
-        return pixels[rect.y : bottom - 40, rect.x : right].astype(float)
 
 
 def publish_cloud(step: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from support.pages import (
     connected,
     mask,
+    touch,
     wait_for_script,
 )
 from support.wait import wait_until
@@ -18,7 +19,6 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
-    from playwright.sync_api import CDPSession
     from support.pages import Open, Viewer
 
 POINTER = ev.PointerMove, ev.PointerPress, ev.PointerRelease
@@ -78,18 +78,6 @@ def test_mouse_events_arrive_in_framebuffer_pixels(
         assert not client.wait(ev.Key, 2).pressed
         page.mouse.up()
         page.keyboard.up("w")
-
-
-def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
-    cdp.send(
-        "Input.dispatchTouchEvent",
-        {
-            "type": f"touch{kind}",
-            "touchPoints": [
-                {"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)
-            ],
-        },
-    )
 
 
 def test_one_finger_presses_the_left_button_and_two_pinch_and_pan(

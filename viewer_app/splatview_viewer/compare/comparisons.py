@@ -430,6 +430,9 @@ class Comparisons(Feature):
             self.ties.inherit(viewport, leaders[0])
             self.ties.tie(user, [viewport, leaders[0]])
 
+    def link(self, viewport: Viewport) -> int | None:
+        return self.ties.link(viewport)
+
     def go_to_step(self, viewport: Viewport, step: float) -> bool:
         user = viewport.user
         viewports = [viewport, *self.ties.tied(user)]

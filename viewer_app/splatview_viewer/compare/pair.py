@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import moderngl
+import msgspec
 
 from splatview_viewer.compare.pair_words import distinct_names, for_lead
 from splatview_viewer.core.events import (
@@ -17,14 +18,14 @@ from splatview_viewer.core.events import (
     PointerPress,
     PointerRelease,
 )
-from splatview_viewer.core.handed import HandedOn
+from splatview_viewer.core.handed import HandedOn, HandedSecond
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.quantities import psnr_text
 from splatview_viewer.core.screen import Rect, clear_rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
-from splatview_viewer.render.pair_compositor import PairCompositor
-from splatview_viewer.ui.divider import MIN_SHARE, Divider
+from splatview_viewer.render.pair_compositor import PairCompositor, psnr_of
+from splatview_viewer.ui.divider import EDGED_POINTS, MIN_SHARE, Divider
 from splatview_viewer.ui.legend import draw_difference_legend, place_legend
 from splatview_viewer.workspace.sources import ValueSource
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.command import Command
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.handed import HandedPlace
     from splatview_viewer.core.lane import Lane
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.shown_view import ShownView
@@ -178,7 +180,98 @@ class PairView(View[PairSource, PairState]):
         return any(view.view.shows_scene for view in self.views)
 
     def hand_on(self, rect: Rect) -> HandedOn:
-        return HandedOn(reason="Two scenes are compared in one picture.")
+        self._rect = rect
+        # The screen measures it.
+        self._measure_at = math.inf
+        leader = self._lead_side
+        both = self._both()
+        lead_view = both[leader]
+        following_view = both[1 - leader]
+        if lead_view is None or following_view is None:
+            return HandedOn(reason="One of two scenes that are compared is missing.")
+        reason = self.handing_obstacle()
+        if reason:
+            return HandedOn(reason=reason)
+        handed = dict[int, HandedOn]()
+        for side, view in ((leader, lead_view), (1 - leader, following_view)):
+            if side != leader:
+                view.follow(lead_view, self._state.alike)
+            handed[side] = self._hand_on_side(side, rect)
+            if handed[side].drawing is None:
+                return handed[side]
+            # The page hides lines while its camera is elsewhere.
+            view.view.seen_camera = None
+        return self._handed_pair(handed[0], handed[1], rect)
+
+    def _hand_on_side(self, side: int, rect: Rect) -> HandedOn:
+        handed = self._call_sides(lambda view: view.hand_on(rect), [side])
+        return next(iter(handed), HandedOn())
+
+    def _handed_pair(self, first: HandedOn, second: HandedOn, rect: Rect) -> HandedOn:
+        """Return what a screen draws of two that were handed on alone."""
+        assert first.drawing is not None
+        assert second.drawing is not None
+        state = self._state
+        grips = first.drawing.grips
+        line = 0.0
+        if state.mode == "split":
+            scale = self.host.scale
+            line = EDGED_POINTS * scale
+            grip = self.divider.grip(rect, scale)
+            grips = (*grips, (grip.x, grip.y, grip.width, grip.height))
+        handed_second = HandedSecond(
+            look=second.drawing.look,
+            near=second.drawing.place.near,
+            far=second.drawing.place.far,
+            mode=state.mode,
+            position=self._position_in(rect),
+            gain=state.gain,
+            line=line,
+        )
+        drawing = msgspec.structs.replace(
+            first.drawing, second=handed_second, grips=grips
+        )
+        return first._replace(drawing=drawing, second=second)
+
+    def handing_obstacle(self) -> str:
+        views = [view.view for view in self.views]
+        for view in views:
+            obstacle = view.handing_obstacle()
+            if obstacle:
+                return obstacle
+        if len(views) == 2 and views[0].has_own_frame(views[1]):
+            return "The two scenes have cameras of their own: up or scale differs."
+        return ""
+
+    def draw_over_handed(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        if self._state.mode == "difference":
+            return
+
+        def draw(view: ShownView) -> None:
+            view.view.draw_over_handed(framebuffer, rect)
+
+        line = rect.x + round(self._position_in(rect) * rect.width)
+        regions = [rect, rect]
+        if self._state.mode == "split":
+            right = rect.x + rect.width
+            regions[0] = replace(rect, width=line - rect.x)
+            regions[1] = replace(rect, x=line, width=right - line)
+        previous = framebuffer.scissor
+        for side, region in enumerate(regions):
+            framebuffer.scissor = region.viewport(framebuffer.height)
+            self._call_sides(draw, [side])
+        framebuffer.scissor = previous
+
+    def take_range(self, show: str, ends: tuple[float, float], side: int = 0) -> bool:
+        view = self._both()[side]
+        return view is not None and view.take_range(show, ends)
+
+    def take_measurement(self, mean_square: float) -> None:
+        self.psnr = psnr_of(mean_square)
+
+    def take_place(self, place: HandedPlace) -> bool:
+        lead = self.lead
+        return lead is not None and lead.take_place(place)
 
     def legend_place(self, rect: Rect, scale: float) -> Rect | None:
         if self._state.mode != "difference" or len(self.views) < 2:
@@ -262,18 +355,29 @@ class PairView(View[PairSource, PairState]):
         self._framebuffer_size = framebuffer.size
         self._rect = rect
         if self._draw_sides():
-            position = state.position
-            if state.mode == "split":
-                position = (self.divider.x(rect) - rect.x) / max(rect.width, 1)
             self._compositor.draw(
-                framebuffer, rect, state.mode, position, state.gain, source_rect=rect
+                framebuffer,
+                rect,
+                state.mode,
+                self._position_in(rect),
+                state.gain,
+                source_rect=rect,
             )
             self._measure_at = min(self._measure_at, self._now + _MEASURE_DELAY_S)
             return
-        self.psnr = None
-        self._measure_at = math.inf
+        self._forget_psnr()
         if not self._draw_into(framebuffer, (0, 1)):
             clear_rect(framebuffer, rect, BACKDROP)
+
+    def _position_in(self, rect: Rect) -> float:
+        """Return the line between two columns of pixels, or the opacity."""
+        if self._state.mode != "split":
+            return self._state.position
+        return (self.divider.x(rect) - rect.x) / max(rect.width, 1)
+
+    def _forget_psnr(self) -> None:
+        self.psnr = None
+        self._measure_at = math.inf
 
     def _draw_sides(self) -> bool:
         """Draw both into targets as large as the framebuffer.

@@ -72,6 +72,24 @@ class Ties:
         tied = [viewport for viewport in user.layout if viewport in ties.viewports]
         return sorted(tied, key=lambda viewport: viewport is not active)
 
+    def link(self, viewport: Viewport) -> int | None:
+        """Return the number of the first pane that has the same camera as a viewport's.
+
+        None: it is tied to none, or up or scale of its scene is another one.
+        """
+        ties = self.of_user(viewport.user)
+        view = lead_of(viewport)
+        if view is None or not ties.camera or viewport not in ties.viewports:
+            return None
+        for first_viewport in viewport.user.layout.visible_viewports:
+            leader = lead_of(first_viewport)
+            if leader is None or first_viewport not in ties.viewports:
+                continue
+            is_alike = _place_type(view) is _place_type(leader)
+            if is_alike and not view.view.has_own_frame(leader.view):
+                return first_viewport.number
+        return None
+
     # -- changes -----------------------------------------------------------------------
 
     def tie(self, user: User, viewports: Iterable[Viewport]) -> None:

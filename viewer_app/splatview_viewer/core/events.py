@@ -213,10 +213,19 @@ class Ranged(_Event, frozen=True, tag="range"):
     """What is shown, as `HandedLook.paint`."""
     low: Annotated[float, Meta(ge=0, le=1e30)]
     high: Annotated[float, Meta(ge=0, le=1e30)]
+    side: Literal[0, 1] = 0
+    """1: the second of two scenes in the pane."""
 
     def __post_init__(self) -> None:
         if self.low > self.high:
             raise ValueError(f"low {self.low} lies above high {self.high}")
+
+
+class Measured(_Event, frozen=True, tag="measured"):
+    """A page that draws two scenes in one picture has measured their difference."""
+
+    pane: Annotated[int, Meta(ge=0, le=2**53)]
+    mean_square: Annotated[float, Meta(ge=0, le=1)]
 
 
 PageEvent = (
@@ -232,6 +241,7 @@ PageEvent = (
     | Screenshot
     | Placed
     | Ranged
+    | Measured
 )
 """The events that a page sends."""
 Event = PageEvent | Expose | Close | FileDrop

@@ -79,6 +79,8 @@ class HandedLook(msgspec.Struct, frozen=True, kw_only=True):
     scale: float
     point_reach: float
     background: tuple[float, float, float]
+    exact_background: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Behind pictures that are measured."""
     map: tuple[float, ...] = ()
     """Colours of what is shown by numbers, RGB after RGB; none for other paints."""
     range: tuple[float, float] | None = None
@@ -98,6 +100,22 @@ class HandedPhoto(msgspec.Struct, frozen=True, kw_only=True):
     opacity: float
 
 
+class HandedSecond(msgspec.Struct, frozen=True, kw_only=True):
+    """A second scene from the same camera, and how both make one picture."""
+
+    look: HandedLook
+    near: float
+    far: float
+    mode: Literal["split", "difference", "blend"]
+    """As in `render.pair_compositor`."""
+    position: float
+    """The line, 0 to 1 from the left; or the opacity of the second scene."""
+    gain: float
+    """Factor of differences."""
+    line: float = 0.0
+    """Pixels that the line is wide; 0: there is none at the position."""
+
+
 class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides the picture of a pane, beside the Gaussians themselves."""
 
@@ -106,8 +124,8 @@ class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
     camera: HandedCamera | None
     """Draw with exactly this one until a hand has moved; None: with that of `place`."""
     placed: int
-    """The number of the last `Placed` that came; a page that has sent a later one
-    keeps its camera."""
+    """The number of the last `Placed` that came, for any pane; a page that has sent a
+    later one for this pane keeps its camera."""
     look: HandedLook
     navigates: bool
     """A drag over the picture moves the camera. False: a tool takes it."""
@@ -119,6 +137,14 @@ class HandedDrawing(msgspec.Struct, frozen=True, kw_only=True):
     grips: tuple[tuple[int, int, int, int], ...] = ()
     """The same for what takes a drag, but hides nothing: it goes with the picture."""
     photo: HandedPhoto | None = None
+    second: HandedSecond | None = None
+    """What is compared with the scene; None: nothing."""
+    speed: float = 1.0
+    """Of flying, as the user has set it."""
+    link: int | None = None
+    """The same for panes whose cameras move together; None: it moves alone."""
+    is_active: bool = True
+    """Keys move its camera."""
 
 
 class PhotoFile(NamedTuple):
@@ -142,3 +168,12 @@ class HandedOn(NamedTuple):
     """What `drawing.photo` lays over the picture."""
     reason: str = ""
     """Why the view draws, for users."""
+    second: HandedOn | None = None
+    """The same of `HandedDrawing.second`; None without one."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while another version of what is drawn would be of use soon."""
+        if self.second is not None and self.second.is_awaited:
+            return True
+        return self.versions is not None and bool(self.versions.is_awaited)

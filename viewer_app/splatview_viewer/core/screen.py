@@ -77,6 +77,11 @@ class Pane(NamedTuple):
     rect: Rect
 
 
+KeysOwner = Literal["picture", "control", "popup"]
+"""Takes keys that are no text. A control has only those that go from one to the next; a
+popup has all, and presses and the wheel as well."""
+
+
 class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
     """Text around a picture; a browser's page gets it as it is."""
 
@@ -90,6 +95,7 @@ class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
     corner: Rect | None = None
     """The part of a scene's picture in whose lower right corner nothing lies, so that a
     page may say there who draws; None: there is no such part."""
+    keys: KeysOwner = "picture"
 
 
 class SceneDrawing(NamedTuple):

@@ -154,11 +154,11 @@ class ShownView:
             return False
         return self._draws_again(partial(self.view.handle, event, rect))
 
-    def take_range(self, show: str, ends: tuple[float, float]) -> bool:
+    def take_range(self, show: str, ends: tuple[float, float], side: int = 0) -> bool:
         """Take a range of numbers from a screen, as `View.take_range`."""
         if not self._shared.has_value:
             return False
-        return self.view.take_range(show, ends)
+        return self.view.take_range(show, ends, side)
 
     def take_place(self, place: HandedPlace) -> bool:
         """Take a camera from a screen, as `View.take_place`."""

@@ -318,12 +318,24 @@ class View(Generic[Data, State]):
         """
         return HandedOn()
 
-    def take_range(self, show: str, ends: tuple[float, float]) -> bool:
+    def take_range(self, show: str, ends: tuple[float, float], side: int = 0) -> bool:
         """Take the range of numbers that a screen has measured in a picture of its own.
 
         Returns whether what is written over the picture has to be drawn again.
+
+        side: 1 for the second of two scenes in one picture.
         """
         return False
+
+    def handing_obstacle(self) -> str:
+        """Return why a screen cannot draw its scene, for users; "" as far as it can."""
+        return ""
+
+    def take_measurement(self, mean_square: float) -> None:
+        """Take what a screen has measured that draws two scenes by itself.
+
+        mean_square: the mean squared difference of their R, G and B in [0, 1].
+        """
 
     def draw_over_handed(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw what lies over a picture that was handed on: colours times their alpha."""

@@ -194,9 +194,7 @@ class PairCompositor:
         total = float(squares.sum(dtype=np.float64))
         if math.isnan(total):
             return None
-        if total == 0:
-            return math.inf
-        return -10 * math.log10(total / self._measurement.value_count)
+        return psnr_of(total / self._measurement.value_count)
 
     def drop(self) -> None:
         """Release the pictures, which are drawn again when they are wanted again."""
@@ -211,6 +209,13 @@ class PairCompositor:
         """Release everything. Idempotent. The context must still be current."""
         self.drop()
         self._passes.release()
+
+
+def psnr_of(mean_square: float) -> float:
+    """Return the PSNR in dB of a mean squared difference of numbers in [0, 1]."""
+    if mean_square == 0:
+        return math.inf
+    return -10 * math.log10(mean_square)
 
 
 def _source_viewport(

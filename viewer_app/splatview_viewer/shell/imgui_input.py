@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.screen import KeysOwner, Rect
     from splatview_viewer.shell.surface import Surface
 
 _NOWHERE = float(np.finfo(np.float32).max)
@@ -159,6 +159,12 @@ class ImguiInput:
         is_ours = self._handle_pointer(event)
         return is_ours, is_ours or was_over
 
+    def leave_keys_to_picture(self) -> None:
+        """Take the keyboard from controls: the user has moved in a picture."""
+        if self._surface.is_open:
+            self._surface.use()
+            imgui.set_nav_cursor_visible(False)
+
     def wait(self, now: float) -> bool:
         """Take a long press of a finger as the right button.
 
@@ -172,6 +178,16 @@ class ImguiInput:
     def expect_field(self) -> None:
         """Keep what is typed from now on for a field that is about to open."""
         self._early.expect_field()
+
+    @property
+    def keys_owner(self) -> KeysOwner:
+        """The part that takes keys just now, as `_is_key_ours`."""
+        if not self._surface.is_open:
+            return "picture"
+        self._surface.use()
+        if self._surface.has_popup:
+            return "popup"
+        return "control" if imgui.get_io().nav_visible else "picture"
 
     @property
     def holds_keys(self) -> bool:
@@ -287,8 +303,7 @@ class ImguiInput:
             hover(event.x, event.y)
         self._is_inside = self._is_over(event.x, event.y)
         if not (self._is_inside or is_asked_for):
-            # The picture has the keyboard now.
-            imgui.set_nav_cursor_visible(False)
+            self.leave_keys_to_picture()
             return False
         button = BUTTONS[event.button]
         # imgui drops a press without a release before it.

@@ -308,13 +308,17 @@ class User(UserActions):
                 self._take_place(event)
             case ev.Ranged():
                 self._take_range(event)
+            case ev.Measured():
+                self._take_measurement(event)
             case _:
                 return False
         return True
 
     def _take_place(self, event: ev.Placed) -> None:
         """Have a pane look from where the screen has moved its camera."""
+        self.interface.surface.input.leave_keys_to_picture()
         for viewport in self.layout.visible_viewports:
+            viewport.placed_number = event.number
             if viewport.number == event.pane:
                 self.layout.activate(viewport)
                 viewport.take_place(event)
@@ -323,6 +327,12 @@ class User(UserActions):
         for viewport in self.layout.visible_viewports:
             if viewport.number == event.pane:
                 viewport.take_range(event)
+
+    def _take_measurement(self, event: ev.Measured) -> None:
+        """Tell of the difference that the screen has measured in a pane."""
+        for viewport in self.layout.visible_viewports:
+            if viewport.number == event.pane:
+                viewport.take_measurement(event)
 
     def _offer_interface(self, event: Event, viewport: Viewport, now: float) -> bool:
         """Offer an event to the interface; return whether it is for that alone."""

@@ -188,7 +188,7 @@ class UserPictures:
         if self._drawn_viewports:
             return True
         handed = self._handed_panes.values()
-        return not handed or any(each.versions.is_awaited for each in handed)
+        return not handed or any(each.is_awaited for each in handed)
 
     @property
     def _drawn_viewports(self) -> list[Viewport]:
@@ -279,7 +279,10 @@ class UserPictures:
             self._user.layout.active.entry, self._user.interface.surface.is_typing
         )
         return msgspec.structs.replace(
-            caption, light=self._user.state.light, corner=page_corner(self._user)
+            caption,
+            light=self._user.state.light,
+            corner=page_corner(self._user),
+            keys=self._user.interface.surface.input.keys_owner,
         )
 
     def present(self, now: float) -> None:

@@ -231,7 +231,6 @@ class Viewport:
 
     def take_place(self, event: ev.Placed) -> None:
         """Look from where the screen has moved the camera by itself."""
-        self.placed_number = event.number
         has_changed = self._attempt(
             "input", lambda _, view: view.take_place(event.place), False
         )
@@ -242,10 +241,17 @@ class Viewport:
         """Write what the colours of a picture mean that the screen draws by itself."""
         ends = (event.low, event.high)
         has_changed = self._attempt(
-            "input", lambda _, view: view.take_range(event.show, ends), False
+            "input",
+            lambda _, view: view.take_range(event.show, ends, event.side),
+            False,
         )
         if has_changed:
             self.user.mark_interface()
+
+    def take_measurement(self, event: ev.Measured) -> None:
+        """Show the difference that the screen has measured in its picture."""
+        self._ask(lambda view: view.view.take_measurement(event.mean_square), None)
+        self.user.mark_interface()
 
     def commands(self) -> Sequence[Command[Any]]:
         """Return what the user can ask of what it shows; each is run with the view."""
@@ -383,9 +389,19 @@ class Viewport:
             return handed
         covered = [(r.x, r.y, r.width, r.height) for r in self.covered()]
         drawing = msgspec.structs.replace(
-            handed.drawing, placed=self.placed_number, covered=tuple(covered)
+            handed.drawing,
+            placed=self.placed_number,
+            covered=tuple(covered),
+            link=self._link,
+            is_active=self is self.user.layout.active,
         )
         return handed._replace(drawing=drawing)
+
+    @property
+    def _link(self) -> int | None:
+        """A number that all panes have whose cameras move together."""
+        links = [feature.link(self) for feature in self.user.catalogue.features]
+        return next((link for link in links if link is not None), None)
 
     def draw_over_handed(self, framebuffer: moderngl.Framebuffer) -> None:
         """Draw what lies over a picture that the screen draws by itself."""

@@ -26,6 +26,7 @@ from splatview_viewer.render.base import (
 from splatview_viewer.render.gl import quads
 from splatview_viewer.render.gl.shader_text import ES, SHADERS
 from splatview_viewer.render.paints import PAINTS
+from splatview_viewer.render.pair_compositor import PAIR_MODES
 from splatview_viewer.scene import color_maps
 
 _FILES = (
@@ -37,6 +38,7 @@ _FILES = (
     "mark.frag",
     "tiles.frag",
     "show.frag",
+    "pair.frag",
 )
 
 
@@ -81,6 +83,7 @@ def _facts() -> dict[str, object]:
         "near": NEAR,
         "far": FAR,
         "models": MODELS,
+        "pair_modes": PAIR_MODES,
         "max_batches": quads.MAX_BATCHES,
         "pixels_per_gaussian": quads.PIXELS_PER_GAUSSIAN,
         "transmittance_min": TRANSMITTANCE_MIN,

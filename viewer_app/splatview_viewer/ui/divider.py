@@ -22,6 +22,8 @@ _REACH_POINTS = 7.0
 """Points to either side of the line within which it can be dragged."""
 _TOUCH_REACH = 22.0
 """The same for a finger."""
+EDGED_POINTS = 4.0
+"""Width of the line with its dark edges."""
 MIN_SHARE = 0.02
 """Share of the width that stays on either side, so that the line can be dragged again.
 """
@@ -150,7 +152,9 @@ class Divider:
         )
         top_end = ImVec2(x, rect.y)
         bottom_end = ImVec2(x, bottom)
-        draw.add_line(top_end, bottom_end, theme.u32(theme.SHADE, 0.7), 4 * scale)
+        draw.add_line(
+            top_end, bottom_end, theme.u32(theme.SHADE, 0.7), EDGED_POINTS * scale
+        )
         draw.add_line(top_end, bottom_end, color, width)
         middle = rect.y + rect.height / 2
         radius = _KNOB_RADIUS * scale

@@ -7,10 +7,11 @@ the content of `Blocks` and of a `PanePhoto`; none of these three ever comes bet
 parts of another one.
 
 A page that says `Draws` draws the Gaussians of panes by itself. For each pane it gets a
-`HandedScene` whenever the viewer's side of it changes, and the Gaussians in passes:
-`SceneBegin`, any number of `Blocks`, `SceneEnd`. `MarkedScene` may come at any time. It
-answers `Blocks` and `SceneEnd` by `Taken`, and sends the events `Placed` when its user has
-moved the camera, and `Ranged` when numbers that it shows by colours have another range.
+`HandedScene` whenever the viewer's side of it changes, and the Gaussians of its scene, or
+of both that it compares, in passes: `SceneBegin`, any number of `Blocks`, `SceneEnd`.
+`MarkedScene` may come at any time. It answers `Blocks` and `SceneEnd` by `Taken`, and sends
+the events `Placed` when its user has moved the camera, `Ranged` when numbers that it shows
+by colours have another range, and `Measured` when two scenes differ by another number.
 
 A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
@@ -151,6 +152,8 @@ class Ask(_Message, frozen=True):
     favour: Favour
 
 
+Side = Literal[0, 1]
+"""One of the two scenes of a pane; the second is `HandedDrawing.second`."""
 Box = tuple[int, int, int, int]
 """x, y, width and height in pixels from the top left corner."""
 
@@ -226,6 +229,7 @@ class SceneBegin(_Message, frozen=True, kw_only=True):
     """A pass begins: Gaussians of a pane, all in one form."""
 
     pane: int
+    side: Side = 0
     pass_number: _Number = msgspec.field(name="pass")
     """Counts the passes of a page."""
     version: int
@@ -252,6 +256,7 @@ class Blocks(_Message, frozen=True, kw_only=True):
     """One part of some blocks, one after the other, in the binary messages that follow."""
 
     pane: int
+    side: Side = 0
     pass_number: _Number = msgspec.field(name="pass")
     number: _Number
     """Counts `Blocks` and `SceneEnd` together."""
@@ -266,6 +271,7 @@ class SceneEnd(_Message, frozen=True, kw_only=True):
     """A pass has come as a whole, or `is_whole` is False and it ends as it is."""
 
     pane: int
+    side: Side = 0
     pass_number: _Number = msgspec.field(name="pass")
     number: _Number
     is_whole: bool = True
@@ -288,6 +294,7 @@ class MarkedScene(_Message, frozen=True, kw_only=True):
     """The Gaussians of a pass that stand out from now on, in place of those before."""
 
     pane: int
+    side: Side = 0
     pass_number: _Number = msgspec.field(name="pass")
     """The pass that brought the Gaussians: it `refines` none."""
     marked: list[int]

@@ -1,4 +1,4 @@
-"""The scene of one pane on its way to a page that draws by itself: pass by pass."""
+"""A scene of one pane on its way to a page that draws by itself: pass by pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from splatview_viewer.web.messages import (
     SceneBegin,
     SceneEnd,
 )
-from splatview_viewer.web.pane_news import CHUNK_BYTES, PaneNews, chunks_of
+from splatview_viewer.web.pane_news import CHUNK_BYTES, PaneNews, PaneSide, chunks_of
 from splatview_viewer.web.scene_plan import ScenePass, ScenePlan
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class _ComingPass:
 
 
 class PaneScene:
-    """Sends the scene of one pane. In the web thread."""
+    """Sends a scene of one pane. In the web thread."""
 
     def __init__(
         self,
-        pane: int,
+        key: PaneSide,
         counter: PageCounter,
         most_gaussians: int,
         wake_writer: Callable[[], None],
@@ -79,14 +79,14 @@ class PaneScene:
         """Start without a scene.
 
         Args:
-            pane: its number.
+            key: the pane, and which of its scenes.
             counter: of the page.
             most_gaussians: that the page can hold.
             wake_writer: has the page's writer look for something to send.
             wake: has the thread that draws turn.
         """
         self.handed = HandedOn()
-        self._pane = pane
+        self._key = key
         self._counter = counter
         self._wake_writer = wake_writer
         self._wake = wake
@@ -97,7 +97,7 @@ class PaneScene:
         """The version that could not be packed."""
         self._dropped_passes: list[int] = []
         """The numbers of those whose end the page is to be told."""
-        self._news = PaneNews(pane)
+        self._news = PaneNews(key)
 
     def use(self, handed: HandedOn) -> None:
         """Send what a view hands on from now on."""
@@ -272,7 +272,7 @@ class PaneScene:
         self._note_sending(is_amid=not plan.refines)
         version_facts = coming.version
         return SceneBegin(
-            pane=self._pane,
+            **self._key._asdict(),
             pass_number=coming.pass_number,
             version=version_facts.version_number,
             refines=plan.refines,
@@ -314,7 +314,7 @@ class PaneScene:
         message_number = self._counter.next_message()
         pace.sent(message_number, len(data), now)
         message = Blocks(
-            pane=self._pane,
+            **self._key._asdict(),
             pass_number=coming.pass_number,
             number=message_number,
             part=block_run.block_part,
@@ -337,7 +337,7 @@ class PaneScene:
 
     def _end_of(self, pass_number: int, *, is_whole: bool) -> SceneEnd:
         return SceneEnd(
-            pane=self._pane,
+            **self._key._asdict(),
             pass_number=pass_number,
             number=self._counter.next_message(),
             is_whole=is_whole,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_viewer.web.pane_news import PaneSide
 from splatview_viewer.web.pane_scene import PageCounter, PaneScene
 from splatview_viewer.web.scene_pace import ScenePace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from splatview_viewer.core.handed import HandedOn
     from splatview_viewer.core.screen import HandedPane
     from splatview_viewer.web.messages import SceneMessage
 
@@ -50,9 +52,9 @@ class SceneSender:
         self._wishes = _Wishes()
         self._sent_for = _Wishes()
         """What the web thread knows of that."""
-        self._panes: dict[int, PaneScene] = {}
-        self._order: deque[int] = deque()
-        """The panes, the one last that was served last."""
+        self._scenes: dict[PaneSide, PaneScene] = {}
+        self._order: deque[PaneSide] = deque()
+        """The scenes of panes, the one last that was served last."""
         self._counter = PageCounter()
         self._pace = ScenePace()
         self._data_left: deque[bytes] = deque()
@@ -101,16 +103,16 @@ class SceneSender:
         if self._data_left:
             return (self._data_left.popleft(),)
         self._take_wishes()
-        for pane in self._panes.values():
-            messages = pane.next_news()
+        for scene in self._scenes.values():
+            messages = scene.next_news()
             if messages is not None:
                 return self._first_of(messages)
         if self._wishes.is_paused or not self._pace.may_send:
             return None
         for _ in range(len(self._order)):
             self._order.rotate(-1)
-            pane = self._panes[self._order[-1]]
-            messages = pane.next(self._pace, 1 / len(self._handed), now)
+            scene = self._scenes[self._order[-1]]
+            messages = scene.next(self._pace, 1 / len(self._handed), now)
             if messages is not None:
                 return self._first_of(messages)
         return None
@@ -125,9 +127,10 @@ class SceneSender:
 
     @property
     def _handed(self) -> list[PaneScene]:
-        """The panes that have a scene; at least one for a share."""
-        panes = list(self._panes.values())
-        return [pane for pane in panes if pane.handed.drawing is not None] or panes
+        """The scenes that are drawn; at least one for a share."""
+        scenes = list(self._scenes.values())
+        handed = [scene for scene in scenes if scene.handed.drawing is not None]
+        return handed or scenes
 
     def _take_wishes(self) -> None:
         """Take over what the thread that draws wants."""
@@ -137,37 +140,50 @@ class SceneSender:
             return
         self._sent_for = wishes
         if wishes.begin_count != previous.begin_count or not wishes.most_gaussians:
-            self._close_panes(set(self._panes))
-        self._close_panes(set(self._panes) - {pane.number for pane in wishes.panes})
+            self._close_scenes(set(self._scenes))
+        handed_scenes = self._wanted_scenes()
+        self._close_scenes(set(self._scenes) - set(handed_scenes))
         if not wishes.most_gaussians:
             return
-        for pane_number, handed in wishes.panes:
-            if pane_number not in self._panes:
-                self._panes[pane_number] = PaneScene(
-                    pane_number,
+        for key, handed in handed_scenes.items():
+            if key not in self._scenes:
+                self._scenes[key] = PaneScene(
+                    key,
                     self._counter,
                     wishes.most_gaussians,
                     self._wake_writer,
                     self._wake,
                 )
-                self._order.append(pane_number)
-            self._panes[pane_number].use(handed)
+                self._order.append(key)
+            self._scenes[key].use(handed)
         if wishes.is_paused:
-            for pane in self._panes.values():
-                pane.pause()
+            for scene in self._scenes.values():
+                scene.pause()
 
-    def _close_panes(self, pane_numbers: set[int]) -> None:
-        for pane_number in pane_numbers:
-            self._panes.pop(pane_number).close()
-            self._order.remove(pane_number)
+    def _wanted_scenes(self) -> dict[PaneSide, HandedOn]:
+        """Return all scenes of the panes; those of panes with pictures are kept."""
+        handed_scenes: dict[PaneSide, HandedOn] = {}
+        for pane, handed in self._wishes.panes:
+            handed_scenes[PaneSide(pane)] = handed
+            second = PaneSide(pane, 1)
+            if handed.second is not None:
+                handed_scenes[second] = handed.second
+            elif handed.drawing is None and second in self._scenes:
+                handed_scenes[second] = handed
+        return handed_scenes
+
+    def _close_scenes(self, keys: set[PaneSide]) -> None:
+        for key in keys:
+            self._scenes.pop(key).close()
+            self._order.remove(key)
 
     def note_taken(self, message_number: int, now: float) -> None:
         """Note what the page has taken."""
         self._pace.note_taken(message_number, now)
-        for pane in self._panes.values():
-            pane.note_taken(message_number)
+        for scene in self._scenes.values():
+            scene.note_taken(message_number)
 
     def end(self) -> None:
         """Give back all that is packed for the page: it has gone. Idempotent."""
-        self._close_panes(set(self._panes))
+        self._close_scenes(set(self._scenes))
         self._data_left.clear()

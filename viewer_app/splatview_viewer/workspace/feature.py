@@ -65,6 +65,13 @@ class Feature:
         """
         return False
 
+    def link(self, viewport: Any) -> int | None:
+        """Return what is the same for all panes whose cameras move with a viewport's.
+
+        None: it moves alone.
+        """
+        return None
+
     def uses(self, viewport: Any) -> Sequence[str]:
         """Return the keys of entries that it plots in a viewport, or in its panel."""
         return ()

@@ -173,7 +173,7 @@ class Handing:
         picture = view.picture
         picture.handed_to = None
         view.rig.rect = rect
-        reason = _reason_against(view)
+        reason = obstacle_to_handing(view)
         if reason or cache.summary is None:
             return HandedOn(reason=reason)
         # The orbit takes the place of a view that is followed, before anything else.
@@ -228,7 +228,7 @@ class Handing:
         self._versions.clear()
 
 
-def _reason_against(view: GaussianView) -> str:
+def obstacle_to_handing(view: GaussianView) -> str:
     """Return why a view has to be drawn here; "" if it need not be."""
     state = view.state
     if len(state.selection.marked) > _MOST_MARKED:
@@ -264,6 +264,7 @@ def _drawing_of(view: GaussianView, camera: Camera, rect: Rect) -> HandedDrawing
             looks_around=view.tools.of(Navigate).drag_looks,
             covered=(),
             grips=tuple(grips),
+            speed=view.rig.motion.flying.speed,
         )
     return None
 
@@ -305,6 +306,7 @@ def _handed_look(view: GaussianView) -> HandedLook:
         scale=state.scale,
         point_reach=options.point_reach,
         background=view.background,
+        exact_background=view.exact_background,
     )
     if not SHOWS[state.show].is_mapped:
         return look

@@ -22,6 +22,7 @@ from splatview_viewer.core.view import (
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.commands import commands_of, find_commands
 from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.handing import obstacle_to_handing
 from splatview_viewer.kinds.gaussians.history import HistoryTool
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.look import LookTool
@@ -154,12 +155,18 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
         and black, over which trainers draw, in a picture of the scene itself or one that
         is subtracted from another.
         """
-        chosen = self.state.background or self.data.background
-        if chosen is not None:
-            return chosen
         if self.host.exact == "scene" or self.host.is_subtracted:
-            return BLACK
-        return BACKDROP
+            return self.exact_background
+        return self._chosen_background or BACKDROP
+
+    @property
+    def exact_background(self) -> Color:
+        """The colour behind a picture of the scene itself."""
+        return self._chosen_background or BLACK
+
+    @property
+    def _chosen_background(self) -> Color | None:
+        return self.state.background or self.data.background
 
     @property
     def seen_show(self) -> Show:
@@ -200,7 +207,7 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
             return (0.0, 0.0)
         return measured.ends
 
-    def take_range(self, show: str, ends: tuple[float, float]) -> bool:
+    def take_range(self, show: str, ends: tuple[float, float], side: int = 0) -> bool:
         shown = self.state.show
         if show != shown or not SHOWS[shown].is_mapped:
             return False
@@ -243,6 +250,9 @@ class GaussianView(SceneViewBase[SceneCache, GaussianState]):
         if handed.drawing is not None:
             self._drawn_loads = self.data.loads
         return handed
+
+    def handing_obstacle(self) -> str:
+        return obstacle_to_handing(self)
 
     def draw_over_handed(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self.tools.draw(framebuffer, rect)

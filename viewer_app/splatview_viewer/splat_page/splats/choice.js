@@ -15,11 +15,12 @@ const COMING = "The scene is on its way to this browser.";
 
 /**
  * @param {{el: Record<string, any>, send: (message: object) => void, pass: (message: object) => void,
- *   say: (words: string, ms?: number) => void, time: () => number, scale: () => number, isTyping: () => boolean,
+ *   say: (words: string, ms?: number) => void, time: () => number, scale: () => number,
+ *   caption: () => {typing: boolean, keys: string},
  *   kept: {get: (key: string) => string, set: (key: string, value: string) => void},
  *   leave: () => void}} page  What the page lends; `leave` gives the keyboard back to the viewer.
  */
-export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, leave}) {
+export function makeChoice({el, send, pass, say, time, scale, caption, kept, leave}) {
   const query = new URLSearchParams(location.search);
   const device = measureDevice();
   const line = makeSlowLine();
@@ -33,7 +34,7 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
   const panes = makePanes({
     stage: el.stage, over: el.canvas, send, time, changed: show, failed, lost: suspend, restored: resume,
   });
-  const hand = makeHand({panes, pass, scale, isTyping});
+  const hand = makeHand({panes, pass, scale, caption});
 
   const isWanted = () => chosen === "here" || chosen === "slow";
 
@@ -111,10 +112,10 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
 
   /** Say who draws, and what is still missing of it. */
   function show() {
-    const drawn = panes.all.filter((pane) => pane.drawing && !pane.canvas.hidden);
-    const told = drawn.find((pane) => missing(pane).length) ?? drawn[0];
+    const drawn = panes.all.filter((pane) => pane.drawing && !pane.canvas.hidden).flatMap(sidesOf);
+    const told = drawn.find((side) => missing(side).length) ?? drawn[0];
     const words = isOn && told ? ["Drawn here", ...missing(told)] : ["Drawn there"];
-    const coming = panes.all.find((pane) => pane.pass);
+    const coming = panes.all.flatMap(sidesOf).find((side) => side.pass);
     el.drawcorner.hidden = !corner;
     put(el.draws, words.join(" · "));
     el.draws.classList.toggle("coming", Boolean(coming));
@@ -188,8 +189,9 @@ export function makeChoice({el, send, pass, say, time, scale, isTyping, kept, le
     /** What is drawn here, for tests and diagnosis. */
     state: () => ({on: isOn, reason: obstacle(), words: el.draws.textContent, panes: panes.all.map((pane) => ({
       number: pane.number, shown: !pane.canvas.hidden, moving: pane.canvas.classList.contains("moving"),
-      version: pane.splats.version?.number ?? 0, count: pane.count, total: pane.total, form: pane.form,
-      reason: pane.reason, place: pane.orbit?.place() ?? null,
+      version: pane.splats.version?.number ?? 0, second: pane.splats.second?.version?.number ?? 0,
+      count: pane.sides[0].count, total: pane.sides[0].total, form: pane.sides[0].form, reason: pane.reason,
+      place: (pane.lead ?? pane).orbit?.place() ?? null, speed: pane.drawing?.speed ?? 1, link: pane.drawing?.link ?? null,
     }))}),
   };
 }
@@ -203,6 +205,7 @@ function measureDevice() {
   return {reason, isSoftware, most: Math.min(Math.floor(rows / SH_ROWS) * BLOCK, MOST)};
 }
 
+const sidesOf = ({drawing, sides}) => (drawing?.second ? sides : sides.slice(0, 1));
 const grouped = (count) => count.toLocaleString("en");
 const sentence = (words) => words && `${words[0].toUpperCase()}${words.slice(1)}.`;
 

@@ -1,7 +1,7 @@
 // Draws Gaussians on a canvas of the page, from packed blocks: versions come in parts, and are drawn when they are whole.
 
 import {depthOf} from "./camera.js";
-import {openContext} from "./gl.js";
+import {makePrograms, openContext} from "./gl.js";
 import {makePasses} from "./passes.js";
 import {makeStore} from "./store.js";
 
@@ -11,16 +11,26 @@ const ANSWERS_WITHIN = 20000; // ms; the largest scenes take one or two seconds
  * @typedef {import("./camera.js").Camera} Camera
  * @typedef {import("./store.js").Version} Version
  * @typedef {{paint?: string, scale?: number, mode?: string, sh_degree?: number | null, background?: number[],
- *   point_reach?: number, map?: Float32Array, range?: number[]}} Options  As `render.base.RenderOptions`. paint: also
- *   depth and alpha. mode: by default the version's. map and range: colours of numbers, and what is at both ends; it is
- *   measured where it is not given.
+ *   point_reach?: number, map?: Float32Array, range?: number[], exact_background?: number[],
+ *   second?: Second | null}} Options  As `render.base.RenderOptions`. paint: also depth and alpha. mode: by default the
+ *   version's. map and range: colours of numbers, and what is at both ends; it is measured where it is not given.
+ *   exact_background: of what `difference` measures.
+ * @typedef {{look: Options, near: number, far: number, mode: string, position: number, gain: number}} Second  Another
+ *   scene in the same picture, and how they make one: as `core.handed.HandedSecond`.
  */
 
-/** @param {HTMLCanvasElement} canvas @param {() => Worker} makeWorker  Makes a worker of sort_worker.js. */
-export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_worker.js", import.meta.url))) {
+/**
+ * @param {HTMLCanvasElement} canvas @param {() => Worker} makeWorker  Makes a worker of sort_worker.js.
+ * @param {{context: object, paintSoon: () => void} | null} leader  What draws on this canvas already, and this scene
+ *   into a picture of both.
+ */
+export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_worker.js", import.meta.url)),
+                           leader = null) {
   const sorter = makeWorker();
   const splats = {
-    begin, put, commit, mark, draw, repaint, pixels, close,
+    begin, put, commit, mark, draw, repaint, pixels, close, paintLayer, exactLayer, withSecond, dropSecond,
+    difference,
+    second: null, // another scene, which is compared with this one
     version: null, // that is drawn
     onlost: () => {}, // called when the GPU has gone, and `reason` says so
     onranged: () => {}, // called with the range of numbers by {show, low, high}, when it was measured
@@ -32,6 +42,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     },
   };
   let trouble = "", isSoftware = false;
+  let context = null; // of `openContext`, with its programs
   let parts = null; // {store, passes}; null: nothing can be drawn
   let isHeld = false; // whether there is room for what is put
   let committed = null; // resolves once the version that has come is drawn, or another one begins
@@ -47,7 +58,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   let answers = 0, watch = 0; // of the worker; until the first one
 
   function open() {
-    const context = openContext(canvas);
+    context = leader ? leader.context : openContext(canvas);
     trouble = context.reason;
     isSoftware = context.isSoftware;
     splats.version = null;
@@ -55,7 +66,19 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     order = {key: "", drawn: 0};
     ranged = 0;
     if (!context.gl) return;
-    parts = {store: makeStore(context.gl, sorter), passes: makePasses(context.gl, context.blendsFloats)};
+    context.use ??= makePrograms(context.gl);
+    parts = {store: makeStore(context.gl, sorter), passes: makePasses(context)};
+  }
+
+  /** What draws the other scene of the same picture. */
+  function withSecond() {
+    splats.second ??= makeSplats(canvas, makeWorker, {context, paintSoon});
+    return splats.second;
+  }
+
+  function dropSecond() {
+    splats.second?.close();
+    splats.second = null;
   }
 
   /** Begin with a version. Returns whether it can be held; if not, `reason` says why. @param {Version} version */
@@ -108,16 +131,20 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (!parts) return Promise.resolve();
     drawn += 1;
     view = {camera, options};
-    return new Promise((resolve) => {
+    const own = new Promise((resolve) => {
       waiting.push([drawn, resolve]);
       paintSoon();
       sort();
     });
+    const {second} = options;
+    if (!second) return own;
+    return Promise.all([own, splats.second?.draw({...camera, near: second.near, far: second.far}, second.look)]);
   }
 
   /** Not more often than the browser shows: what moves a camera is quicker than that. */
   function paintSoon() {
-    frame ||= requestAnimationFrame(paint);
+    if (leader) leader.paintSoon();
+    else frame ||= requestAnimationFrame(paint);
   }
 
   function paint() {
@@ -127,14 +154,20 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (canvas.width !== camera.width) canvas.width = camera.width;
     if (canvas.height !== camera.height) canvas.height = camera.height;
     try {
-      const due = parts.passes.draw(parts.store.drawn(), camera, options);
-      clearTimeout(ranging);
-      if (due) ranging = setTimeout(paintSoon, due);
-      tellRange();
+      const layer = options.second ? splats.second?.paintLayer() : null;
+      paintOwn(Boolean(layer));
+      if (layer) parts.passes.join(layer, options.second);
       finishDraws(order.drawn);
     } catch (error) {
       fail(error.message);
     }
+  }
+
+  function paintOwn(isLayer) {
+    const due = parts.passes.draw(parts.store.drawn(), view.camera, view.options, isLayer);
+    clearTimeout(ranging);
+    if (due) ranging = setTimeout(paintSoon, due);
+    tellRange();
   }
 
   function tellRange() {
@@ -142,6 +175,29 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     if (at === ranged) return;
     ranged = at;
     splats.onranged({show, low, high});
+  }
+
+  /** Draw into a texture, as one of two. Returns it; null while there is no version. */
+  function paintLayer() {
+    if (!parts || !view) return null;
+    finishDraws(order.drawn);
+    if (!splats.version) return null;
+    paintOwn(true);
+    return parts.passes.layer();
+  }
+
+  /** The mean squared difference of both pictures; NaN where there are not two. */
+  function difference() {
+    const layer = splats.second?.exactLayer();
+    return layer && exactLayer() ? parts.passes.difference(layer) : NaN;
+  }
+
+  /** The same as `paintLayer`, over the background of what is measured. */
+  function exactLayer() {
+    if (!parts || !view || !splats.version) return null;
+    const {camera, options} = view;
+    parts.passes.draw(parts.store.drawn(), camera, {...options, background: options.exact_background}, true);
+    return parts.passes.layer();
   }
 
   /** Have the worker sort for the newest view, unless the order is there already. */
@@ -212,6 +268,7 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   function lose(event) {
     event.preventDefault(); // so that it comes back
     stop();
+    dropSecond();
     trouble = "the browser has taken the GPU away for now";
     splats.onlost();
   }
@@ -223,6 +280,8 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
   }
 
   function close() {
+    dropSecond();
+    if (leader) parts?.store.close(); // the canvas stays
     stop();
     clearTimeout(watch);
     clearTimeout(ranging);
@@ -231,8 +290,10 @@ export function makeSplats(canvas, makeWorker = () => new Worker(new URL("sort_w
     canvas.removeEventListener("webglcontextrestored", restore);
   }
 
-  canvas.addEventListener("webglcontextlost", lose);
-  canvas.addEventListener("webglcontextrestored", restore);
+  if (!leader) {
+    canvas.addEventListener("webglcontextlost", lose);
+    canvas.addEventListener("webglcontextrestored", restore);
+  }
   open();
   return splats;
 }

@@ -97,8 +97,10 @@ export function setUniforms(gl, linked, values) {
     const {location, type} = uniform;
     if (type === gl.FLOAT) gl.uniform1f(location, value);
     else if (type === gl.INT || type === gl.BOOL) gl.uniform1i(location, value);
+    else if (type === gl.INT_VEC2) gl.uniform2iv(location, value);
     else if (type === gl.FLOAT_VEC2) gl.uniform2fv(location, value);
     else if (type === gl.FLOAT_VEC3) gl.uniform3fv(location, value);
+    else if (type === gl.FLOAT_VEC4) gl.uniform4fv(location, value);
     else if (type === gl.FLOAT_MAT3) gl.uniformMatrix3fv(location, false, value);
     else throw new Error(`uniform ${name} has a type that is not known here`);
   }

@@ -3,20 +3,20 @@
 import {FLIGHT_KEYS, makeFlying} from "./orbit.js";
 
 const SLOP = 3; // CSS pixels that the pointer moves before a press is no click
+const FINGER = 15; // CSS pixels that a finger may miss a grip by
 const REST = 150; // ms after which the wheel or two fingers rest
 
 /**
  * @param {{panes: ReturnType<typeof import("./panes.js").makePanes>, pass: (message: object) => void,
- *   scale: () => number, isTyping: () => boolean}} page  What the page lends: its panes, how a message goes on to the
- *   viewer, pixels of a CSS pixel, and whether keys are for a text.
+ *   scale: () => number, caption: () => {typing: boolean, keys: string}}} page  What the page lends: its panes, how a
+ *   message goes on to the viewer, pixels of a CSS pixel, and the viewer's word on what has the keyboard.
  */
-export function makeHand({panes, pass, scale, isTyping}) {
+export function makeHand({panes, pass, scale, caption}) {
   const flying = makeFlying();
   let drag = null; // {pane, press, buttons, isMoving}
   let turning = null; // the pane that the wheel or two fingers move
   let timer = 0; // until they rest
   let flown = null; // the pane that keys move
-  let pressed = {pane: null, isOver: false}; // where the last press was, and whether it was over a picture
 
   /** @param {any} message  What the user did. @returns {boolean}  Whether nothing of it is for the viewer. */
   function take(message) {
@@ -24,8 +24,11 @@ export function makeHand({panes, pass, scale, isTyping}) {
     if (message.t === "move") return drag !== null && follow(message);
     if (message.t === "release") return drag !== null && release(message);
     if (message.t === "wheel" || message.t === "pinch") return turn(message);
+    if (message.t === "leave" && turning) rest(); // fingers are away
     return message.t === "key" && takeKey(message);
   }
+
+  const isPopup = () => caption().keys === "popup";
 
   function handle(pane, message) {
     const [x, y, width, height] = pane.box;
@@ -41,8 +44,10 @@ export function makeHand({panes, pass, scale, isTyping}) {
       return true;
     }
     const pane = panes.paneAt(message.x, message.y);
-    pressed = {pane: pane ?? pressed.pane, isOver: pane !== null};
-    if (!pane) return false;
+    if (!pane || isPopup() || caption().typing) return false;
+    const reach = message.touch ? FINGER * scale() : 0;
+    if (message.button === "left" && panes.isGrip(pane, message.x, message.y, reach)) return false;
+    panes.activate(pane);
     drag = {pane, press: message, buttons: new Set([message.button]), isMoving: false};
     handle(pane, message);
     return true;
@@ -79,7 +84,7 @@ export function makeHand({panes, pass, scale, isTyping}) {
 
   function turn(message) {
     const pane = drag?.pane ?? turning ?? panes.paneAt(message.x, message.y);
-    if (!pane) return false;
+    if (!pane || isPopup()) return false;
     const isUpright = message.t === "wheel" && Math.abs(message.dy) >= Math.abs(message.dx);
     if (pane.drawing?.looks_around && isUpright && !message.mods) return false; // the speed of flying
     if (turning !== pane) {
@@ -88,11 +93,12 @@ export function makeHand({panes, pass, scale, isTyping}) {
     }
     handle(pane, message);
     clearTimeout(timer);
-    timer = setTimeout(rest, REST);
+    if (!("turn" in message)) timer = setTimeout(rest, REST); // fingers on the glass say themselves when they leave it
     return true;
   }
 
   function rest() {
+    clearTimeout(timer);
     const pane = turning;
     turning = null;
     panes.endMove(pane);
@@ -100,8 +106,9 @@ export function makeHand({panes, pass, scale, isTyping}) {
 
   function takeKey({name, pressed: isDown, mods}) {
     const pane = flyable();
-    const isArrow = ["left", "right", "up", "down"].includes(name); // of a menu, unless the picture was pressed last
-    if (isDown && name in FLIGHT_KEYS && (!pane || isTyping() || (isArrow && !pressed.isOver))) return false;
+    const isArrow = ["left", "right", "up", "down"].includes(name);
+    const isTaken = isPopup() || caption().typing || (isArrow && caption().keys === "control");
+    if (isDown && name in FLIGHT_KEYS && (!pane || isTaken)) return false;
     if (!flying.key(name, isDown, mods)) return false;
     if (isDown && !flown) {
       flown = pane;
@@ -111,16 +118,13 @@ export function makeHand({panes, pass, scale, isTyping}) {
     return true;
   }
 
-  /** The pane that was pressed last, or else the first one, if it can fly. */
-  function flyable() {
-    const pane = panes.all.includes(pressed.pane) ? pressed.pane : panes.all[0];
-    return pane && panes.canMove(pane) ? pane : null;
-  }
+  /** The pane that has the keyboard, if it can fly. */
+  const flyable = () => panes.all.find((pane) => pane.isActive && panes.canMove(pane)) ?? null;
 
   function fly() {
     const pane = flown;
     if (!panes.canMove(pane)) flying.letGo();
-    const motion = flying.step(performance.now() / 1000);
+    const motion = flying.step(performance.now() / 1000, pane.drawing?.speed);
     if (motion) {
       pane.orbit.fly(motion);
       panes.draw(pane);

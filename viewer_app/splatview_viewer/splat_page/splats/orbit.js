@@ -249,6 +249,16 @@ export function makeOrbit(place) {
   };
 }
 
+/** The same view at another size, which shows all that this one shows. @param {Camera} camera @returns {Camera} */
+export function fitted(camera, width, height) {
+  const factor = Math.min(width / camera.width, height / camera.height), K = [...camera.K];
+  for (const [focal, middle, from, to] of [[0, 2, camera.width, width], [4, 5, camera.height, height]]) {
+    K[focal] *= factor;
+    K[middle] = (K[middle] - from / 2) * factor + to / 2;
+  }
+  return {...camera, K, width, height};
+}
+
 // ---- keys that are held
 
 /** Motion of each key: right, down and forward along the camera's axes, upward in the world, roll clockwise. */
@@ -278,31 +288,31 @@ export function makeFlying() {
     return true;
   }
 
-  function wantedVelocity() {
+  function wantedVelocity(speed) {
     const directions = [0, 0, 0, 0, 0];
     for (const name of held) {
       const [axis, sign] = FLIGHT_KEYS[name];
       directions[axis] += sign;
     }
-    return directions.map((sign, axis) => clamp(sign, -1, 1) * RATES[axis] * (axis < 4 ? factor : 1));
+    return directions.map((sign, axis) => clamp(sign, -1, 1) * RATES[axis] * (axis < 4 ? speed * factor : 1));
   }
 
   /**
    * The motion since the last call, exact however often this is called; null while the camera rests.
-   * @param {number} now  Seconds.
+   * @param {number} now  Seconds. @param {number} [speed]  Set by hand; times what the scene suggests.
    */
-  function step(now) {
+  function step(now, speed = 1) {
     const seconds = steppedAt === null ? 0 : clamp(now - steppedAt, 0, MAX_STEP);
     steppedAt = now;
     if (!held.size && !velocity.some(Boolean)) {
       steppedAt = null;
       return null;
     }
-    const aim = wantedVelocity(), decay = Math.exp(-seconds / RESPONSE);
+    const aim = wantedVelocity(speed), decay = Math.exp(-seconds / RESPONSE);
     const lag = velocity.map((value, axis) => value - aim[axis]);
     let motion = aim.map((value, axis) => value * seconds + lag[axis] * RESPONSE * (1 - decay));
     velocity = aim.map((value, axis) => value + lag[axis] * decay);
-    if (!held.size && Math.max(...velocity.map(Math.abs)) < SLOWEST) { // the rest of the way at once
+    if (!held.size && Math.max(...velocity.map(Math.abs)) < SLOWEST * speed) { // the rest of the way at once
       motion = motion.map((value, axis) => value + velocity[axis] * RESPONSE);
       velocity = [0, 0, 0, 0, 0];
       steppedAt = null;

@@ -1,25 +1,29 @@
 // Panes whose Gaussians this browser draws: a canvas for each between the page's two layers, and what it shows.
 
 import {makeSplats} from "./draw.js";
-import {makeOrbit} from "./orbit.js";
+import {fitted, makeOrbit} from "./orbit.js";
 
 const SETTLE = 700, SETTLED = 200; // ms after a move until the interface shows again; after the viewer knows its end
 const DIGITS = 4; // of numbers that the viewer writes with three, so that a training does not change them all the time
+const MEASURE = 250; // ms after a picture of two scenes until it is measured
+const SAME_SIZE = 2; // pixels by which the sides of panes of one size differ at most
 
 /**
  * @typedef {[number, number, number, number]} Box  x, y, width and height in pixels of the layout.
  * @typedef {import("./draw.js").Options} Look
  * @typedef {{number: number, box: Box, clip: Box, opacity: number}} Photo  clip: what is seen of the box.
  * @typedef {{place: import("./orbit.js").Place, camera: import("./camera.js").Camera | null, placed: number,
- *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[], grips: Box[], photo: Photo | null}} Drawing
+ *   look: Look, navigates: boolean, looks_around: boolean, covered: Box[], grips: Box[], photo: Photo | null,
+ *   speed: number, link: number | null, is_active: boolean, second: Second | null}} Drawing
+ * @typedef {import("./draw.js").Second & {line: number}} Second
  * @typedef {{pane: number, drawing: Drawing | null, reason: string}} HandedScene
- * @typedef {{pane: number, pass: number, version: number, refines: boolean, count: number, total: number, form: string,
- *   has_harmonics: boolean, sh_degree: number, sh_stored: number, origin: number[], antialiased: boolean,
- *   bytes: number}} SceneBegin
- * @typedef {{pane: number, pass: number, number: number, part: "quick" | "exact" | "harmonics", first: number,
- *   count: number, bytes: number}} Blocks
- * @typedef {{pane: number, pass: number, number: number, is_whole: boolean}} SceneEnd
- * @typedef {{pane: number, pass: number, marked: number[]}} MarkedScene
+ * @typedef {{pane: number, side: 0 | 1, pass: number, version: number, refines: boolean, count: number, total: number,
+ *   form: string, has_harmonics: boolean, sh_degree: number, sh_stored: number, origin: number[],
+ *   antialiased: boolean, bytes: number}} SceneBegin
+ * @typedef {{pane: number, side: 0 | 1, pass: number, number: number, part: "quick" | "exact" | "harmonics",
+ *   first: number, count: number, bytes: number}} Blocks
+ * @typedef {{pane: number, side: 0 | 1, pass: number, number: number, is_whole: boolean}} SceneEnd
+ * @typedef {{pane: number, side: 0 | 1, pass: number, marked: number[]}} MarkedScene
  * @typedef {{pane: number, number: number, bytes: number}} PanePhoto
  */
 
@@ -55,30 +59,39 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       orbit: null, camera: null, // the second is drawn exactly, until a hand has moved the first
       placed: 0, // number of the last place that was sent
       moves: 0, // by how many hands it is moved: a drag, the wheel, keys
-      range: null, toldRange: "", // of numbers, as measured, and as the viewer knows it
-      pass: null, taken: 0, // that comes, and bytes of it that have come
-      count: 0, total: 0, form: "", stored: 0, // of what is drawn
+      lead: null, // the pane with which it moves
+      isActive: false, // keys move its camera
+      isUnsaid: false, // the viewer may never have learnt its place
+      sides: [newSide(), newSide()], // its scene, and the one that is compared with it
       isArranged: false, spared: 2, // whether a layout had it; those that come late may be from before it
       isLeaving: false, isEnding: false, // the next picture is the viewer's; and nothing is kept
       isAnswered: false, settling: 0, // after a move
+      measuring: 0, // until the difference of two scenes is measured
     };
     splats.onlost = () => {
       canvas.hidden = true;
       lost(splats.reason);
     };
     splats.onrestored = restored;
-    splats.onfailed = () => failed(splats.reason, false);
-    splats.onranged = ({show, low, high}) => {
-      pane.range = {show, low: Number(low.toPrecision(DIGITS)), high: Number(high.toPrecision(DIGITS))};
-      tellRange(pane);
-    };
+    listen(pane, 0, splats);
     panes.set(number, pane);
     arrange(pane);
     return pane;
   }
 
+  function listen(pane, side, splats) {
+    splats.onfailed = () => failed(splats.reason, false);
+    splats.onranged = ({show, low, high}) => {
+      const ends = {low: Number(low.toPrecision(DIGITS)), high: Number(high.toPrecision(DIGITS))};
+      pane.sides[side].range = {show, ...ends};
+      tellRanges(pane);
+    };
+  }
+
   function close(pane) {
     clearTimeout(pane.settling);
+    clearTimeout(pane.measuring);
+    for (const each of followersOf(pane)) settle(detach(each));
     pane.drawing = null;
     panes.delete(pane.number);
     pane.splats.close();
@@ -92,11 +105,15 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     changed();
   }
 
-  /** A viewer knows nothing of this page's scenes: its new ones replace what is drawn. */
+  /** A viewer knows nothing of this page's scenes: its new ones replace what is drawn. Cameras stay. */
   function restart() {
     placed = 0;
     age += 1;
-    for (const pane of panes.values()) Object.assign(pane, {placed: 0, pass: null, toldRange: ""});
+    for (const pane of panes.values()) {
+      pane.isUnsaid ||= pane.placed > (pane.drawing?.placed ?? pane.placed);
+      pane.placed = 0;
+      for (const side of pane.sides) Object.assign(side, {pass: null, toldRange: ""});
+    }
   }
 
   /** Have the viewer's pictures again, from the next one on. `forever`: nothing is kept for later. */
@@ -167,11 +184,23 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   }
 
   function take(pane, drawing) {
-    const {look} = drawing;
-    if (pane.look?.paint !== look.paint) pane.toldRange = "";
+    const {look, second} = drawing;
     Object.assign(pane, {drawing, isLeaving: false});
-    pane.look = {...look, map: look.map.length ? Float32Array.from(look.map) : undefined};
-    if (drawing.placed >= pane.placed) {
+    placed = Math.max(placed, drawing.placed); // a viewer that knew this page before counts on
+    pane.look = {...lookOf(look), second: second && {...second, look: lookOf(second.look)}};
+    if (!second) {
+      pane.splats.dropSecond();
+      pane.sides[1] = newSide();
+    } else if (!pane.splats.second) {
+      listen(pane, 1, pane.splats.withSecond());
+    }
+    [look, second?.look].forEach((one, i) => {
+      if (one?.paint !== pane.sides[i].paint) Object.assign(pane.sides[i], {paint: one?.paint, toldRange: ""});
+    });
+    if (drawing.placed >= placed && !pane.moves) pane.isActive = drawing.is_active;
+    if (pane.isUnsaid && pane.orbit && !pane.moves) {
+      sayPlace(pane, [pane]);
+    } else if (drawing.placed >= pane.placed) {
       if (!pane.moves) Object.assign(pane, {orbit: makeOrbit(drawing.place), camera: drawing.camera});
       pane.isAnswered = true;
       if (pane.settling) settleWithin(pane, SETTLED);
@@ -180,46 +209,52 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     draw(pane);
   }
 
+  const lookOf = (look) => ({...look, map: look.map.length ? Float32Array.from(look.map) : undefined});
+
+  const splatsOf = (pane, side) => (side ? pane.splats.second : pane.splats);
+
   /** @param {SceneBegin} message */
   function takeBegin(message) {
     const pane = panes.get(message.pane);
-    if (!pane) return;
+    if (!pane || !splatsOf(pane, message.side)) return;
     const {version, pass, count, sh_degree, sh_stored, origin, antialiased} = message;
-    Object.assign(pane, {pass: message, taken: 0});
+    const splats = splatsOf(pane, message.side), side = pane.sides[message.side];
+    Object.assign(side, {pass: message, taken: 0});
     if (message.refines) {
-      if (pane.splats.version?.number !== version) pane.pass = null;
-    } else if (!pane.splats.begin({number: version, pass, count, sh_degree, sh_stored, origin, antialiased})) {
-      pane.pass = null;
-      failed(pane.splats.reason, true);
+      if (splats.version?.number !== version) side.pass = null;
+    } else if (!splats.begin({number: version, pass, count, sh_degree, sh_stored, origin, antialiased})) {
+      side.pass = null;
+      failed(splats.reason, true);
     }
     changed();
   }
 
   /** @param {Blocks} message @param {ArrayBuffer[]} parts  Of their bytes. */
   function takeBlocks(message, parts) {
-    const pane = panes.get(message.pane), {count, first, part} = message;
+    const pane = panes.get(message.pane), side = pane?.sides[message.side], {count, first, part} = message;
     try {
-      if (pane?.pass?.pass === message.pass) {
+      if (side?.pass?.pass === message.pass) {
+        const splats = splatsOf(pane, message.side);
         const bytes = joined(parts, message.bytes), piece = message.bytes / count;
-        for (let i = 0; i < count; ++i) pane.splats.put(first + i, part, bytes.slice(i * piece, (i + 1) * piece));
-        pane.taken += message.bytes;
+        for (let i = 0; i < count; ++i) splats.put(first + i, part, bytes.slice(i * piece, (i + 1) * piece));
+        side.taken += message.bytes;
         changed();
       }
     } catch (error) {
-      pane.pass = null;
+      side.pass = null;
       failed(`what came of the scene cannot be drawn: ${error.message}`, false);
     }
     send({t: "taken", number: message.number});
   }
 
   /** @param {SceneEnd} message */
-  async function takeEnd({pane: number, pass: passNumber, number: messageNumber, is_whole}) {
-    const pane = panes.get(number), pass = pane?.pass, own = age;
+  async function takeEnd({pane: number, side: index, pass: passNumber, number: messageNumber, is_whole}) {
+    const pane = panes.get(number), side = pane?.sides[index], pass = side?.pass, own = age;
     if (pass?.pass === passNumber) {
-      pane.pass = null;
-      if (is_whole && (pass.refines || await pane.splats.commit())) {
+      side.pass = null;
+      if (is_whole && (pass.refines || await splatsOf(pane, index).commit())) {
         const {count, total, has_harmonics, form, sh_stored} = pass;
-        Object.assign(pane, {count, total, form: has_harmonics ? "harmonics" : form, stored: sh_stored});
+        Object.assign(side, {count, total, form: has_harmonics ? "harmonics" : form, stored: sh_stored});
         draw(pane);
       }
       changed();
@@ -255,24 +290,52 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   }
 
   /** @param {MarkedScene} message */
-  function takeMarks({pane: number, pass, marked}) {
+  function takeMarks({pane: number, side, pass, marked}) {
     const pane = panes.get(number);
     if (!pane) return;
-    pane.splats.mark(pass, marked);
+    splatsOf(pane, side)?.mark(pass, marked);
     draw(pane);
   }
 
   // ---- what is drawn
 
-  async function draw(pane) {
+  /** Draw a pane, and those that move with it. */
+  function draw(pane) {
+    for (const each of [pane, ...followersOf(pane)]) drawAlone(each);
+  }
+
+  async function drawAlone(pane) {
     if (!pane.drawing) return;
-    const camera = pane.camera ?? pane.orbit.cameraFor(Math.max(pane.box[2], 1), Math.max(pane.box[3], 1));
-    await pane.splats.draw(camera, pane.look);
-    const isSeen = Boolean(pane.splats.version && pane.drawing);
+    await pane.splats.draw(cameraOf(pane), pane.look);
+    const {splats, look} = pane;
+    measureSoon(pane);
+    const isSeen = Boolean(pane.drawing && splats.version && (!look.second || splats.second?.version));
     if (!isSeen || !pane.canvas.hidden) return;
     pane.canvas.hidden = false;
     layPhoto(pane);
     changed();
+  }
+
+  function measureSoon(pane) {
+    clearTimeout(pane.measuring);
+    if (pane.look.second) pane.measuring = setTimeout(() => measure(pane), MEASURE);
+  }
+
+  function measure(pane) {
+    if (!pane.drawing || pane.moves) return;
+    const square = pane.splats.difference();
+    if (square >= 0) send({t: "measured", pane: pane.number, mean_square: Math.min(square, 1)});
+  }
+
+  const followersOf = (pane) => [...panes.values()].filter((other) => other.lead === pane);
+
+  function cameraOf({camera, orbit, box, lead}) {
+    const [width, height] = sizeOf(box);
+    if (!lead) return camera ?? orbit.cameraFor(width, height);
+    const [wide, high] = sizeOf(lead.box), {near, far} = orbit.place();
+    const isAlike = Math.abs(wide - width) <= SAME_SIZE && Math.abs(high - height) <= SAME_SIZE;
+    const seen = isAlike ? lead.orbit.cameraFor(width, height) : lead.orbit.cameraFor(wide, high);
+    return {...fitted(seen, width, height), near, far};
   }
 
   /** The pane whose camera moves with a hand at this place, if any. */
@@ -280,18 +343,34 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     const isIn = ([left, top, width, height]) => x >= left && y >= top && x < left + width && y < top + height;
     for (const pane of panes.values()) {
       if (!canMove(pane) || !isIn(pane.box)) continue;
-      const {covered, grips} = pane.drawing;
-      if (![...covered, ...grips].some(isIn)) return pane;
+      if (!pane.drawing.covered.some(isIn)) return pane;
     }
     return null;
   }
 
   const canMove = (pane) => Boolean(pane.drawing?.navigates) && !pane.canvas.hidden;
 
-  /** A hand begins to move. What lies over the picture belongs to the camera of before: the canvas goes over it. */
+  /** Whether a drag from a place is for something on the picture: within pixels of it. */
+  const isGrip = ({drawing: {grips}}, x, y, reach) => grips.some(([left, top, width, height]) =>
+    x >= left - reach && y >= top && x < left + width + reach && y < top + height);
+
+  /** A hand begins to move a pane, and those that move with it. What lies over the pictures belongs to the camera of
+   * before: the canvases go over it. */
   function beginMove(pane) {
+    if (pane.lead) detach(pane);
+    if (!pane.moves) {
+      for (const other of panes.values()) {
+        const {link} = other.drawing ?? {};
+        const isLinked = Number.isInteger(link) && link === pane.drawing.link && !other.canvas.hidden;
+        if (isLinked && other !== pane && !other.moves) raise(Object.assign(other, {lead: pane, moves: 1}));
+      }
+    }
     pane.moves += 1;
     pane.camera = null;
+    raise(pane);
+  }
+
+  function raise(pane) {
     pane.isAnswered = false;
     clearTimeout(pane.settling);
     pane.settling = 0;
@@ -302,20 +381,42 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   /** It has ended: the viewer learns where. */
   function endMove(pane) {
     pane.moves -= 1;
-    if (pane.moves || !pane.drawing) return;
+    if (pane.moves) return;
+    const group = [pane, ...followersOf(pane).map(detach)];
+    if (pane.drawing) sayPlace(pane, group); else group.forEach(settle);
+  }
+
+  /** Have a pane that moved with another one stay where it is. Returns it. */
+  function detach(pane) {
+    const {near, far} = pane.orbit.place();
+    const camera = cameraOf(pane), orbit = makeOrbit({...pane.lead.orbit.place(), near, far});
+    return Object.assign(pane, {camera, orbit, lead: null, moves: 0});
+  }
+
+  /** Tell the viewer a pane's place, which is that of a whole group. */
+  function sayPlace(pane, group) {
     placed += 1;
-    pane.placed = placed;
+    for (const each of group) {
+      Object.assign(each, {placed, isUnsaid: false});
+      settleWithin(each, SETTLE);
+    }
     send({t: "place", pane: pane.number, number: placed, place: pane.orbit.place(), at: time()});
-    tellRange(pane);
-    settleWithin(pane, SETTLE);
+    group.forEach(tellRanges);
+  }
+
+  /** Keys move this pane's camera from now on. */
+  function activate(pane) {
+    for (const each of panes.values()) each.isActive = each === pane;
   }
 
   /** Tell the viewer what the colours of numbers mean, unless it knows. */
-  function tellRange({number, range, drawing, moves, toldRange}) {
-    const text = JSON.stringify(range);
-    if (!range || !drawing || moves || text === toldRange) return;
-    panes.get(number).toldRange = text;
-    send({t: "range", pane: number, ...range, at: time()});
+  function tellRanges({number, sides, drawing, moves}) {
+    sides.forEach((side, i) => {
+      const text = JSON.stringify(side.range);
+      if (!side.range || !drawing || moves || text === side.toldRange) return;
+      side.toldRange = text;
+      send({t: "range", pane: number, side: i, ...side.range, at: time()});
+    });
   }
 
   function settleWithin(pane, ms) {
@@ -357,12 +458,19 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   return {
     restart, leave, closeAll, pictureShown, interfaceShown, takeLayout, takeHanded, takeBegin, takeBlocks, takeEnd,
-    takeMarks, takePhoto, draw, paneAt, canMove, beginMove, endMove, copyTo,
+    takeMarks, takePhoto, draw, paneAt, canMove, isGrip, activate, beginMove, endMove, copyTo,
     /** Whether a version is on its way. */
-    get isComing() { return [...panes.values()].some((pane) => pane.pass && !pane.pass.refines); },
+    get isComing() { return [...panes.values()].some(({sides}) => sides.some(({pass}) => pass && !pass.refines)); },
     get all() { return [...panes.values()]; },
   };
 }
+
+const newSide = () => ({
+  pass: null, taken: 0, // that comes, and bytes of it that have come
+  count: 0, total: 0, form: "", stored: 0, // of what is drawn
+  paint: "", range: null, toldRange: "", // of numbers, as measured, and as the viewer knows it
+});
+const sizeOf = ([, , width, height]) => [Math.max(width, 1), Math.max(height, 1)];
 
 function joined(parts, size) {
   if (parts.length === 1) return parts[0];
@@ -376,10 +484,15 @@ function joined(parts, size) {
 }
 
 /** The part of a pane that nothing covers, as a shape of CSS for its canvas. */
-function uncovered({canvas, box, drawing}) {
+function uncovered({canvas, box, drawing: {covered, second}}) {
   const scale = [canvas.clientWidth / box[2], canvas.clientHeight / box[3]];
   let open = [[0, 0, box[2], box[3]]]; // left, top, right, bottom
-  for (const [x, y, width, height] of drawing.covered) {
+  const all = [...covered];
+  if (second?.line) { // it goes with the picture
+    const x = box[0] + Math.round(second.position * box[2]);
+    all.push([x - second.line / 2, box[1], second.line, box[3]]);
+  }
+  for (const [x, y, width, height] of all) {
     const [left, top] = [x - box[0], y - box[1]];
     open = open.flatMap((one) => without(one, [left, top, left + width, top + height]));
   }

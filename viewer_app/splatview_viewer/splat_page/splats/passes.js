@@ -1,7 +1,7 @@
 // The passes that draw packed Gaussians: those of `render.gl.renderer` and `render.gl.quads`, with the same shaders.
 
 import {cameraUniforms} from "./camera.js";
-import {makeDepthBuffer, makeFramebuffer, makePrograms, makeTexture, setUniforms, writeRows} from "./gl.js";
+import {makeDepthBuffer, makeFramebuffer, makeTexture, setUniforms, writeRows} from "./gl.js";
 import {FACTS, PAINTS} from "./shaders.js";
 
 const MOST_COLUMNS = 4096; // Gaussians in a row of the textures that hold their order and projections
@@ -12,10 +12,10 @@ const TILE = 16; // pixels of a side, as in splat.vert and tiles.frag
 
 /**
  * Make what draws the Gaussians of a set of `store.js`.
- * @param {WebGL2RenderingContext} gl @param {boolean} blendsFloats
+ * @param {{gl: WebGL2RenderingContext, blendsFloats: boolean,
+ *   use: ReturnType<typeof import("./gl.js").makePrograms>}} context
  */
-export function makePasses(gl, blendsFloats) {
-  const use = makePrograms(gl);
+export function makePasses({gl, blendsFloats, use}) {
   const columns = Math.min(MOST_COLUMNS, gl.getParameter(gl.MAX_TEXTURE_SIZE));
   let order = null; // {texture, rows}
   let visible = 0; // how many of it count
@@ -38,10 +38,12 @@ export function makePasses(gl, blendsFloats) {
   }
 
   /**
+   * Draw onto the canvas, or into a texture for `join`.
    * @param {object} set @param {import("./camera.js").Camera} camera @param {Options} options
+   * @param {boolean} [isLayer]  Whether into that texture.
    * @returns {number}  Milliseconds after which the range of numbers is to be measured again, by drawing; 0: it is right.
    */
-  function draw(set, camera, options) {
+  function draw(set, camera, options, isLayer = false) {
     const show = options.paint ?? "color";
     const paint = PAINTS[show] ?? PAINTS.color;
     reserveTarget(camera.width, camera.height, show === "depth");
@@ -56,7 +58,8 @@ export function makePasses(gl, blendsFloats) {
       composite(camera, options, paint);
       if (seen.defines.includes("NUMBERS") && !options.range) due = measure(seen, show, paint.composition === "counted");
     }
-    lay(seen, options);
+    if (isLayer) reserveLayer();
+    lay(seen, options, isLayer ? target.layerTarget : null);
     return due;
   }
 
@@ -88,6 +91,56 @@ export function makePasses(gl, blendsFloats) {
     if (sample) release(sample.framebuffer, [sample.texture]);
     const texture = makeTexture(gl, gl.RGBA32F, SAMPLE_COLUMNS, rows);
     sample = {texture, framebuffer: makeFramebuffer(gl, [texture]), rows};
+  }
+
+  function reserveLayer() {
+    target.layer ??= makeTexture(gl, gl.RGBA16F, target.width, target.height);
+    target.layerTarget ??= makeFramebuffer(gl, [target.layer]);
+  }
+
+  /**
+   * Lay two pictures onto the canvas: the one that was drawn last, and another one of its size.
+   * @param {WebGLTexture} second @param {import("./draw.js").Second} options
+   */
+  function join(second, {mode, position, gain}) {
+    const whole = [0, 0, 1, 1];
+    use("fullscreen.vert", "pair.frag", {
+      textures: {first_picture: target.layer, second_picture: second},
+      uniforms: {
+        corner: [0, 0], size: [target.width, target.height], first_part: whole, second_part: whole,
+        how: FACTS.pair_modes.indexOf(mode), at: position, gain,
+      },
+    });
+    finish(null);
+  }
+
+  /**
+   * The mean squared difference of two pictures, as `join` lays them.
+   * @param {WebGLTexture} second @returns {number}
+   */
+  function difference(second) {
+    const {width, height} = target, columns = Math.ceil(width / TILE), rows = Math.ceil(height / TILE);
+    const texture = makeTexture(gl, gl.R32F, columns, rows), framebuffer = makeFramebuffer(gl, [texture]);
+    use("fullscreen.vert", "pair.frag", {
+      defines: ["ERROR"],
+      textures: {first_picture: target.layer, second_picture: second},
+      uniforms: {low: [0, 0], high: [width, height], block: TILE},
+    });
+    gl.viewport(0, 0, columns, rows);
+    enableOnly(gl);
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+    const sums = new Float32Array(columns * rows * 4);
+    gl.readPixels(0, 0, columns, rows, gl.RGBA, gl.FLOAT, sums);
+    release(framebuffer, [texture]);
+    return sums.reduce((sum, value, i) => (i % 4 ? sum : sum + value), 0) / (3 * width * height);
+  }
+
+  /** Fill a target, or the canvas, by the program that is in use. */
+  function finish(framebuffer) {
+    gl.bindFramebuffer(gl.FRAMEBUFFER, framebuffer);
+    gl.viewport(0, 0, target.width, target.height);
+    enableOnly(gl);
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
   }
 
   function project(set, camera, options, paint) {
@@ -203,8 +256,9 @@ export function makePasses(gl, blendsFloats) {
   function reserveTarget(width, height, withDepth) {
     if (target?.width === width && target.height === height && Boolean(target.depth) === withDepth) return;
     if (target) {
-      const framebuffers = [target.marks, target.tileMarks, target.sums];
-      release(target.framebuffer, [target.color, target.depth, target.tiles], framebuffers, target.depthBuffer);
+      const framebuffers = [target.marks, target.tileMarks, target.sums, target.layerTarget];
+      const textures = [target.color, target.depth, target.tiles, target.layer];
+      release(target.framebuffer, textures, framebuffers, target.depthBuffer);
     }
     const color = makeTexture(gl, gl.RGBA16F, width, height);
     const depth = withDepth ? makeTexture(gl, blendsFloats ? gl.RGBA32F : gl.RGBA16F, width, height) : null;
@@ -216,6 +270,7 @@ export function makePasses(gl, blendsFloats) {
       marks: makeFramebuffer(gl, [], depthBuffer), // without the colours, so that the shader can read them
       tileMarks: makeFramebuffer(gl, [tiles]),
       sums: makeFramebuffer(gl, [color]),
+      layer: null, layerTarget: null, // for one of two pictures
     };
   }
 
@@ -229,11 +284,8 @@ export function makePasses(gl, blendsFloats) {
     gl.clearBufferfv(gl.DEPTH, 0, [1]);
   }
 
-  /** Lay the picture over the background, onto the canvas. */
-  function lay({defines, textures}, options) {
-    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
-    gl.viewport(0, 0, target.width, target.height);
-    enableOnly(gl);
+  /** Lay the picture over the background. */
+  function lay({defines, textures}, options, framebuffer) {
     use("fullscreen.vert", "show.frag", {
       defines,
       textures,
@@ -243,7 +295,7 @@ export function makePasses(gl, blendsFloats) {
         range: options.range ?? [range.low, range.high],
       },
     });
-    gl.drawArrays(gl.TRIANGLES, 0, 3);
+    finish(framebuffer);
   }
 
   function release(framebuffer, textures, others = [], depthBuffer = null) {
@@ -260,7 +312,7 @@ export function makePasses(gl, blendsFloats) {
     return values;
   }
 
-  return {takeOrder, draw, pixels, range: () => range};
+  return {takeOrder, draw, join, difference, pixels, layer: () => target.layer, range: () => range};
 }
 
 /** @param {Float32Array} sorted @param {number} share */

@@ -133,5 +133,7 @@ export function makeStore(gl, sorter) {
     return set;
   }
 
-  return {begin, put, mark, swap, drawn, coming: () => (coming ? sets[1 - front] : null)};
+  const close = () => sets.forEach(release);
+
+  return {begin, put, mark, swap, drawn, close, coming: () => (coming ? sets[1 - front] : null)};
 }

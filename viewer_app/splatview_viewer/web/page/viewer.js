@@ -11,7 +11,7 @@ import {makeTouch} from "./touch.js";
  * @typedef {import("./layers.js").Interface} Interface  The next binary message is its files.
  * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key: string, most: number,
  *     command: string}
- *   | {t: "caption", title: string, trouble: string, typing: boolean, light: boolean,
+ *   | {t: "caption", title: string, trouble: string, typing: boolean, light: boolean, keys: string,
  *     corner: {x: number, y: number, width: number, height: number} | null}
  *   | {t: "clipboard", text: string}
  *   | {t: "offer", name: string, key: string, size: number}
@@ -50,7 +50,7 @@ const link = {
   socket: null, open: false, since: 0, opening: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
   next: 0, lost: 0, lostAt: "", command: "", refusal: "", ended: false, outdated: false,
   undrawn: "", welcome: null,
-  caption: {title: "", trouble: "", typing: false, light: false, corner: null},
+  caption: {title: "", trouble: "", typing: false, light: false, corner: null, keys: "picture"},
 };
 
 const token = takeToken();
@@ -190,7 +190,8 @@ function takeAnswer(answer) {
   } else if (answer.t === "welcome") {
     clearTimeout(link.opening);
     Object.assign(link, {welcome: answer, command: answer.command, refusal: "", tries: 0});
-    takeCaption({...link.caption, title: "", trouble: "", typing: false, corner: null}); // until it says otherwise
+    // Until it says otherwise.
+    takeCaption({...link.caption, title: "", trouble: "", typing: false, corner: null, keys: "picture"});
     tellWhoDraws();
   } else if (answer.t === "caption") {
     takeCaption(answer);
@@ -750,7 +751,7 @@ loadDrawing().catch((error) => {
 async function loadDrawing() {
   const {makeChoice} = await import("./splats/choice.js");
   drawing = makeChoice({
-    el, send, pass, time, say: toast, kept: store, leave: focusViewer, scale: () => view.scale, isTyping: () => link.caption.typing,
+    el, send, pass, time, say: toast, kept: store, leave: focusViewer, scale: () => view.scale, caption: () => link.caption,
   });
   if (link.welcome) tellWhoDraws();
   if (layers.layout()) drawing.takeLayout(layers.layout());
@@ -768,7 +769,7 @@ const state = () => ({
   ...rates(), ...view, connected: !!link.welcome, version: link.welcome ? link.welcome.version : "", id,
   frames: pictures.frames, number: pictures.shown ? pictures.shown.number : 0,
   lossless: !!pictures.shown && pictures.shown.lossless, quality: pictures.shown ? pictures.shown.quality : 0,
-  typing: link.caption.typing, notice: el.notice.hidden ? "" : el.words.textContent,
+  typing: link.caption.typing, keys: link.caption.keys, notice: el.notice.hidden ? "" : el.words.textContent,
   stopped: !el.stopped.hidden, drawing: drawing && drawing.state(),
 });
 Object.defineProperty(window, "splatview", {value: Object.freeze({state})});
