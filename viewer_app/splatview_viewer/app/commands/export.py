@@ -28,8 +28,12 @@ class Export:
 
     The end of the name says the format: .ply (all of it, as inria's and gsplat's
     programs), .compressed.ply (SuperSplat's, a quarter of the bytes), .spz (Niantic's, a
-    tenth), .sog (PlayCanvas's, likewise and finer), or .html: the scene and its viewer in one page, which opens in any browser
-    from a disk, without a server or a network.
+    tenth), .sog (PlayCanvas's, a tenth, and nearer to the original), or .html: the scene
+    and its viewer in one page, which opens in any browser from a disk, without a server
+    or a network.
+
+    Paths are made in the viewer (the panel's tab "Film"); there the section "Save the
+    scene" writes the same formats. A file of that name is replaced.
     """
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
