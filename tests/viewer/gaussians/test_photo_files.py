@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
-from functools import partial
 from io import BytesIO
 
 import numpy as np
@@ -68,7 +68,6 @@ def image_of(file: PhotoFile) -> Image.Image:
 
 def test_file_has_the_pixels_that_are_seen(files: PhotoFiles) -> None:
     photo = gradient()
-    assert find(files, photo, LARGE) is None, "it is being made"
     large = until_made(files, photo, LARGE, LARGE)
     assert np.abs(np.asarray(image_of(large), int) - photo).max() <= 6
     # The one that is there does until a smaller one is made.
@@ -88,8 +87,38 @@ def test_background_is_seen_through_a_photograph(files: PhotoFiles) -> None:
 
 def test_few_files_are_kept(files: PhotoFiles) -> None:
     photos = [gradient() for _ in range(9)]
-    made = [until_made(files, photo, SMALL, (100, 75)) for photo in photos]
-    assert len({file.number for file in made}) == 9
-    assert find(files, photos[-1], SMALL) == made[-1]
-    assert find(files, photos[0], SMALL) is None
-    wait_until(partial(find, files, photos[0], SMALL))
+    photo_files = [until_made(files, photo, SMALL, (100, 75)) for photo in photos]
+    assert len({file.number for file in photo_files}) == 9
+    assert find(files, photos[-1], SMALL) == photo_files[-1]
+    assert until_made(files, photos[0], SMALL, (100, 75)) not in photo_files
+
+
+def test_each_picture_keeps_the_file_of_its_photograph(files: PhotoFiles) -> None:
+    """Else they would take each other's, and be made again and again."""
+    photos = [gradient() for _ in range(9)]
+    files.reserve(9)
+    photo_files = [until_made(files, photo, SMALL, (100, 75)) for photo in photos]
+    assert [find(files, photo, SMALL) for photo in photos] == photo_files
+    files.reserve(1)
+    until_made(files, gradient(), SMALL, (100, 75))
+    assert find(files, photos[-1], SMALL) == photo_files[-1]
+    assert until_made(files, photos[0], SMALL, (100, 75)) not in photo_files
+
+
+def test_views_are_told_once_and_not_kept(files: PhotoFiles) -> None:
+    wakes = []
+
+    def is_woken() -> bool:
+        return bool(wakes)
+
+    def wake() -> None:
+        wakes.append(1)
+
+    view = weakref.ref(wake)
+    photo = gradient()
+    files.find(photo, SMALL, WHITE, wake)
+    wait_until(is_woken)
+    files.find(photo, SMALL, WHITE, wake)
+    del wake
+    wait_until(lambda: view() is None)
+    assert len(wakes) == 1

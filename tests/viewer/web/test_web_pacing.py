@@ -152,11 +152,11 @@ def test_one_slow_answer_does_not_make_a_line_slow() -> None:
     assert not pacer.is_sure
     # Of what is small, nothing is concluded for what is large.
     pacer = Pacer()
-    for number in range(1, 9, 2):
-        pacer.sent(number, 500)
-        pacer.acked(number, 0.0, 1.0)
-        pacer.sent(number + 1, 300_000, moves=False)
-        pacer.acked(number + 1, 3.0, 2.0)
+    for picture_number in range(1, 9, 2):
+        pacer.sent(picture_number, 500)
+        pacer.acked(picture_number, 0.0, 1.0)
+        pacer.sent(picture_number + 1, 300_000, moves=False)
+        pacer.acked(picture_number + 1, 3.0, 2.0)
     assert not pacer.lossless_allowed(900_000)
     assert pacer.is_sure
 

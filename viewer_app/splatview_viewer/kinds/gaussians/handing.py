@@ -205,6 +205,7 @@ class Handing:
         if on_screen is None or handed.drawing is None:
             return handed
         size = (on_screen.rect.width, on_screen.rect.height)
+        self._photo_files.reserve(len(self._cache.pictures))
         photo_file = self._photo_files.find(
             on_screen.photo, size, view.background, view.redraw
         )

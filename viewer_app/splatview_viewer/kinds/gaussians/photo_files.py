@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.jobs import Job
     from splatview_viewer.core.settings import Color
 
-_MOST_FILES = 4
-"""Files that are kept, those that were wanted last."""
+_FEWEST_FILES = 4
+"""Files that may always be kept, those that were wanted last."""
 _QUALITY = 95
 _MOST_FACTOR = 64
 
@@ -60,6 +60,11 @@ class PhotoFiles:
     def __init__(self) -> None:
         self._jobs = JobQueue("photograph")
         self._files: OrderedDict[_FileKey, _CodingFile] = OrderedDict()
+        self._most = _FEWEST_FILES
+
+    def reserve(self, count: int) -> None:
+        """Keep so many files at least: one for each picture that may show another."""
+        self._most = max(count, _FEWEST_FILES)
 
     def find(
         self,
@@ -85,7 +90,7 @@ class PhotoFiles:
         if coding is None:
             coding = self._start(photo, key)
         self._files.move_to_end(key)
-        if wake not in coding.listeners:
+        if not coding.job.done and wake not in coding.listeners:
             coding.listeners.append(wake)
         file = coding.file
         if file is None:
@@ -108,6 +113,8 @@ class PhotoFiles:
         def tell() -> None:
             for wake in listeners:
                 wake()
+            # They would keep views that have closed.
+            listeners.clear()
 
         def encode(_: Job[PhotoFile]) -> PhotoFile:
             try:
@@ -118,7 +125,7 @@ class PhotoFiles:
 
         coding = _CodingFile(photo, self._jobs.submit(encode, wake=tell), listeners)
         self._files[key] = coding
-        while len(self._files) > _MOST_FILES:
+        while len(self._files) > self._most:
             _, oldest = self._files.popitem(last=False)
             oldest.job.cancel()
         return coding
