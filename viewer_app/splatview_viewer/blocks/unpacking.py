@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.blocks.layout import BlockPart
 
-_CHUNK = 32
+_CHUNK = 16
 """Blocks that a thread reads at a time, so that intermediate values stay in its cache.
 """
 _MOST_THREADS = 4
@@ -165,7 +165,7 @@ def _unpack_harmonics(blocks: np.ndarray, target: torch.Tensor) -> None:
     groups = harmonics_rows(coefficients)
     packed = torch.from_numpy(blocks).view(torch.int32)
     packed = packed.reshape(len(blocks), groups, BLOCK, 4).movedim(1, 2)
-    packed = packed.reshape(-1, groups * 4)[:count, :coefficients]
+    packed = packed.reshape(-1, groups * 4)[:count, :coefficients].contiguous()
     # By the exponents of float32.
     units = ((packed >> 27 & 31) + (127 - EXPONENT_BIAS) << 23).view(torch.float32)
     # Two's complement of 9 bits: shifted up to bit 31, and down again with its sign.
