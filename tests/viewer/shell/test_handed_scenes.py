@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,8 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from support.array_snapshots import array_snapshot
+from support.frames import scene as make_scene
 from support.house import House
 from support.scene_files import alpha_of, ply_columns, truth, write_ply
 from support.web_clients import Page
@@ -21,6 +24,15 @@ from splatview_viewer.core.handed import HandedLook, HandedPlace
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.recording.packed import (
+    Packed,
+    pack,
+    read_packed,
+    unpack,
+    write_packed,
+)
+from splatview_viewer.recording.recording import Recording, SceneSnapshot, StreamFolder
+from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.selecting import mask_of
 from splatview_viewer.shell.user import User
 from splatview_viewer.web import messages as m
@@ -321,3 +333,53 @@ def test_a_page_that_comes_back_gets_all_anew(reader: ScenePage) -> None:
     house.until(returned.gets_pictures)
     page.send(m.Draws(on=True))
     house.until(returned.has_drawn)
+
+
+def recorded_folder(folder: Path) -> tuple[Path, list[Packed]]:
+    """Record three snapshots of growing scenes; the second is of an earlier form."""
+    snapshots = []
+    with closing(StreamFolder(folder, "run", "splats")) as stream_folder:
+        recording = Recording(limit=10**9, folder=stream_folder)
+        for serial in (1, 2, 3):
+            scene = make_scene(1000 * serial, seed=serial)
+            path = stream_folder.path / recording.next_file
+            if serial == 2:
+                path.write_bytes(array_snapshot(scene))
+            else:
+                write_packed(path, pack(scene))
+            size = path.stat().st_size
+            recording.add(
+                SceneSnapshot(path.name, serial, serial, serial, len(scene), size)
+            )
+            snapshots.append(read_packed(path))
+        stream_folder.write_index(1.0, recording.snapshots)
+    return stream_folder.path, snapshots
+
+
+def test_page_draws_the_snapshots_of_a_recording(tmp_path: Path) -> None:
+    folder, snapshots = recorded_folder(tmp_path)
+    with House(folder) as house:
+        page = house.page(900, 520)
+        page.send(m.Draws(on=True))
+        reader = ScenePage(house, page, house.users[page])
+
+        def has_all_of(packed: Packed) -> bool:
+            drawn = page.scenes.drawn.get(reader.pane)
+            if drawn is None or drawn.header.count != len(packed):
+                return False
+            return ("harmonics", 0) in drawn.blocks
+
+        for packed in reversed(snapshots):
+            house.until(partial(has_all_of, packed))
+            expected = activate(unpack(packed))[0]
+            page_scene = page.scenes.scene(reader.pane)
+            for name in ("means", "scales", "opacities", "shN"):
+                got = getattr(page_scene, name).float()
+                wanted = getattr(expected, name)
+                torch.testing.assert_close(got, wanted, rtol=5e-3, atol=5e-3)
+            drawn = page.scenes.drawn[reader.pane]
+            if packed.blocks is not None:
+                # The page has the very bytes of the file.
+                assert drawn.blocks["exact", 0] == packed.blocks.exact[0].tobytes()
+                assert drawn.header.origin == packed.blocks.origin
+            reader.view.tools["history"].move(-1)
