@@ -5,7 +5,8 @@
 Commands: pictures, base=, size=, hz=: numbered pictures from now on, on stream
 "picture"; still, base=, size=: one picture with a mark in it; scene, gaussians=: a ball
 of Gaussians, ten times a second; training, gaussians=, hz=: such a ball whose colours
-change, with a curve; report: what was published since the last report.
+change, with a curve; stamped, gaussians=, hz=: such a ball whose colour tells the
+version, in place; report: what was published since the last report.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 import splatview
 from benchmarks import harness
 from benchmarks.browser import pictures
+from benchmarks.browser.reading import Publications
 from benchmarks.gpu.scenes import ball
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Publisher:
         self._index = 0
         self._times: list[tuple[int, float]] = []
         self._spent = 0.0
+        self._stamped: Publications | None = None
         self._has_work = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run)
@@ -121,6 +124,16 @@ class Publisher:
             splatview.log(step, loss=1 / (step + 1))
 
         self._start(publish, hz)
+
+    def do_stamped(self, gaussians: int, hz: float) -> None:
+        if self._stamped is None or len(self._stamped.scene["means"]) != gaussians:
+            self._stamped = Publications(ball(gaussians, self._device))
+        self._start(self._stamped.publish, hz)
+
+    def do_stamps(self) -> dict[str, Any]:
+        """Return when stamped versions were published, and the seconds that each took."""
+        assert self._stamped is not None
+        return {"times": self._stamped.times, "seconds": self._stamped.seconds}
 
     def do_report(self) -> dict[str, Any]:
         times = self._times
