@@ -47,31 +47,34 @@ _TARGET = "0.995"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReaderPlan:
     """Sizes and durations of what is measured."""
 
     gaussians: int = 1_000_000
     size: tuple[int, int] = SIZE
     device: str = "cuda"
-    without_s: float = 5.0
+    warm_s: float = 4.0
+    """Seconds of training until its speed has settled."""
+    without_s: float = 3.0
     """Seconds without a viewer, before and after."""
-    turn_s: float = 2.5
+    turn_s: float = 4.5
+    hidden_s: float = 3.0
     """Seconds of a turn with readers, and of one with hidden pages."""
-    turns: int = 5
+    turn_count: int = 5
     settle_s: float = 0.5
     training: Callable[..., Any] = Training
 
 
 def run() -> list[Row]:
     require_gpu()
-    return measure(Plan())
+    return measure(ReaderPlan())
 
 
-def measure(plan: Plan) -> list[Row]:
+def measure(plan: ReaderPlan) -> list[Row]:
     """Return the rows."""
     rows = tried("packing", partial(packing.measure, plan.gaussians, plan.device))
     training = plan.training(plan.gaussians, plan.size, plan.device)
-    train(training, 1.5)
+    train(training, plan.warm_s)
     for title, mbit_s in (
         ("three readers, local line", 0.0),
         ("three readers, 20 Mbit/s and 80 ms", LINE_MBIT_S),
@@ -81,7 +84,7 @@ def measure(plan: Plan) -> list[Row]:
 
 
 @dataclass
-class _Turns:
+class _Courses:
     """The courses of the training by turns."""
 
     with_readers: list[Pace]
@@ -90,7 +93,9 @@ class _Turns:
     """Seconds of each `publish` with readers."""
 
 
-def _measure_readers(training: Any, plan: Plan, title: str, mbit_s: float) -> list[Row]:
+def _measure_readers(
+    training: Any, plan: ReaderPlan, title: str, mbit_s: float
+) -> list[Row]:
     """Return the rows of readers on one kind of line."""
     publications = Publications(training.scene)
     pace_before = train(training, plan.without_s)
@@ -98,14 +103,14 @@ def _measure_readers(training: Any, plan: Plan, title: str, mbit_s: float) -> li
         with ExitStack() as programs:
             readers, viewer = _start(training, publications, programs, mbit_s)
             for reader in readers:
-                reader.begin()
+                reader.connect()
             wait_until(
                 "all readers see the scene",
                 lambda: all(reader.has_passes() for reader in readers),
                 _PATIENCE_S,
                 partial(_step, training, publications),
             )
-            turns, ages, works = _take_turns(
+            courses, ages, gpu_counts = _take_turns(
                 training, publications, plan, readers, viewer
             )
             reports = [reader.passes for reader in readers]
@@ -118,18 +123,18 @@ def _measure_readers(training: Any, plan: Plan, title: str, mbit_s: float) -> li
             "what": f"{title}: no viewer, before and after",
             "training speed": f"1 ({pace_before.rate:.2f} and {pace_after.rate:.2f} steps/s)",
         },
-        _row(f"{title}: moving all the time", turns.with_readers, without, _TARGET)
+        _row(f"{title}: moving all the time", courses.with_readers, without, _TARGET)
         | {
-            "over hidden pages": f"{_rate(turns.with_readers) / _rate(turns.hidden):.4f}",
+            "over hidden pages": f"{_rate(courses.with_readers) / _rate(courses.hidden):.4f}",
             "age of what is seen": age_text(ages),
             "passes": _passes_text(reports),
-            "the viewer's work": _works_text(works, plan),
+            "the viewer's work": _works_text(gpu_counts, plan),
         },
-        _row(f"{title}: their pages hidden", turns.hidden, without, ""),
+        _row(f"{title}: their pages hidden", courses.hidden, without, ""),
         {
             "what": f"{title}: `publish`",
             "target": "10 us",
-            "us a call": f"{percentile(turns.publish_s, 0.5) * 1e6:.1f}",
+            "us a call": f"{percentile(courses.publish_s, 0.5) * 1e6:.1f}",
         },
     ]
 
@@ -161,13 +166,13 @@ def _step(training: Any, publications: Publications) -> None:
 def _take_turns(
     training: Any,
     publications: Publications,
-    plan: Plan,
+    plan: ReaderPlan,
     readers: list[Reader],
     viewer: Program,
-) -> tuple[_Turns, Any, dict[str, Any]]:
+) -> tuple[_Courses, Any, dict[str, Any]]:
     """Train with readers, and with hidden pages, by turns."""
-    turns = _Turns([], [], [])
-    works: dict[str, float] = {}
+    courses = _Courses([], [], [])
+    gpu_counts: dict[str, float] = {}
     ages: list[Any] = []
 
     def publish(_: int) -> None:
@@ -176,36 +181,40 @@ def _take_turns(
     for reader in readers:
         reader.move(_PERIOD_S)
     train(training, 3 * plan.settle_s, publish)
-    for _ in range(plan.turns):
-        before = viewer.request("works")
+    for _ in range(plan.turn_count):
+        counts_before = viewer.request("works")
         for reader in readers:
             reader.take_passes()
         publications.seconds.clear()
-        turns.with_readers.append(train(training, plan.turn_s, publish))
-        turns.publish_s += publications.seconds
-        after = viewer.request("works")
+        courses.with_readers.append(train(training, plan.turn_s, publish))
+        courses.publish_s += publications.seconds
+        counts_after = viewer.request("works")
         for reader in readers:
             ages += ages_of(reader.take_passes(), publications.times)
-        _add(works, before, after)
+        _add(gpu_counts, counts_before, counts_after)
         for reader in readers:
             reader.move(0.0)
             reader.show(on=False)
         train(training, plan.settle_s, publish)
-        turns.hidden.append(train(training, plan.turn_s, publish))
+        courses.hidden.append(train(training, plan.hidden_s, publish))
         for reader in readers:
             reader.show(on=True)
             reader.move(_PERIOD_S)
         train(training, 3 * plan.settle_s, publish)
-    return turns, ages, works
+    return courses, ages, gpu_counts
 
 
 def _add(
-    works: dict[str, float], before: dict[str, Any], after: dict[str, Any]
+    gpu_counts: dict[str, float],
+    counts_before: dict[str, Any],
+    counts_after: dict[str, Any],
 ) -> None:
-    for name, count in after["works"].items():
-        works[name] = works.get(name, 0) + count - before["works"].get(name, 0)
-    paid_ms = after["paid_ms"] - before["paid_ms"]
-    works["ms"] = works.get("ms", 0) + paid_ms
+    for name, count in counts_after["works"].items():
+        gpu_counts[name] = (
+            gpu_counts.get(name, 0) + count - counts_before["works"].get(name, 0)
+        )
+    paid_ms = counts_after["paid_ms"] - counts_before["paid_ms"]
+    gpu_counts["ms"] = gpu_counts.get("ms", 0) + paid_ms
 
 
 def _rate(paces: list[Pace]) -> float:
@@ -228,23 +237,23 @@ def _row(title: str, paces: list[Pace], without: float, target: str) -> Row:
 
 def _passes_text(reports: list[list[dict[str, Any]]]) -> str:
     """Return what readers got, and how many packings that were."""
-    passes = [each for report in reports for each in report]
+    passes = [page_pass for report in reports for page_pass in report]
     forms: dict[str, int] = {}
     packings = set()
-    for each in passes:
-        harmonics = " + harmonics" if each["has_harmonics"] else ""
-        share = "" if each["count"] == each["total"] else ", a part"
-        name = each["form"] + harmonics + share
+    for page_pass in passes:
+        harmonics = " + harmonics" if page_pass["has_harmonics"] else ""
+        share = "" if page_pass["count"] == page_pass["total"] else ", a part"
+        name = page_pass["form"] + harmonics + share
         forms[name] = forms.get(name, 0) + 1
-        packings.add((each["version"], name))
+        packings.add((page_pass["version"], name))
     texts = [f"{count} {name}" for name, count in forms.items()]
     return f"{len(passes)} of {len(packings)} packings: " + "; ".join(texts)
 
 
-def _works_text(works: dict[str, float], plan: Plan) -> str:
-    seconds = plan.turns * plan.turn_s
+def _works_text(gpu_counts: dict[str, float], plan: ReaderPlan) -> str:
+    seconds = plan.turn_count * plan.turn_s
     texts = []
-    for name, count in works.items():
+    for name, count in gpu_counts.items():
         unit = " ms" if name == "ms" else f" {name}"
         texts.append(f"{count / seconds:.1f}{unit}")
     return ", ".join(texts) + " a second"

@@ -171,6 +171,11 @@ class Program:
         if pipe is self._process.stdout:
             self._answers.put({"error": "the program ended"})
 
+    @property
+    def has_ended(self) -> bool:
+        """True once the program has ended."""
+        return self._process.poll() is not None
+
     def handle_message(self, message: dict[str, Any]) -> None:
         """Handle a line of JSON from the program: an answer."""
         self._answers.put(message)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.browser.reading import (
     LINE_MBIT_S,
     ROUND_TRIP_S,
-    Line,
+    PacedLine,
     Published,
     Reader,
     age_text,
@@ -37,7 +37,7 @@ from benchmarks.browser.reading import (
     viewer_port,
 )
 from benchmarks.harness import Program, Skipped, percentile, tried, wait_until
-from splatview_viewer.web.page_splats import splat_scripts
+from splatview_viewer.splat_page.page_splats import splat_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,7 +127,9 @@ def _viewer_of(programs: ExitStack, gaussians: int) -> Iterator[Any]:
 def _measure_line() -> list[Row]:
     with ExitStack() as programs, _viewer_of(programs, GAUSSIANS) as started:
         publisher, _, address = started
-        line = programs.enter_context(Line(address.port, LINE_MBIT_S, ROUND_TRIP_S))
+        line = programs.enter_context(
+            PacedLine(address.port, LINE_MBIT_S, ROUND_TRIP_S)
+        )
         opened = [_opened(address._replace(port=line.port), i) for i in range(_TIMES)]
         return [*_opening_rows(opened), *_age_rows(publisher, address, line.port)]
 
@@ -135,17 +137,21 @@ def _measure_line() -> list[Row]:
 def _opened(address: Address, index: int) -> dict[str, Any]:
     """Open a page until it has all in the quick form; return its first and last pass."""
     with Reader(address, f"reader{index}") as reader:
-        reader.begin()
+        reader.connect()
         wait_until("all in the quick form", partial(_has_all, reader), _PATIENCE_S)
         report = reader.request("report")
     first_pass = reader.passes[0]
-    all_passes = [each for each in reader.passes if each["count"] == each["total"]]
+    all_passes = [
+        page_pass
+        for page_pass in reader.passes
+        if page_pass["count"] == page_pass["total"]
+    ]
     return {"hello_at": report["hello_at"], "first": first_pass, "all": all_passes[0]}
 
 
 def _has_all(reader: Reader) -> bool:
     reader.take_passes()
-    return any(each["count"] == each["total"] for each in reader.passes)
+    return any(page_pass["count"] == page_pass["total"] for page_pass in reader.passes)
 
 
 def _opening_rows(opened: list[dict[str, Any]]) -> list[Row]:
@@ -154,16 +160,16 @@ def _opening_rows(opened: list[dict[str, Any]]) -> list[Row]:
         ("first", "first coarse picture", "1 s"),
         ("all", "all in the quick form", "10 s"),
     ):
-        seconds = [each[key]["shown_at"] - each["hello_at"] for each in opened]
-        shown = opened[0][key]
+        seconds = [opening[key]["shown_at"] - opening["hello_at"] for opening in opened]
+        first_pass = opened[0][key]
         rows.append(
             {
                 "what": f"line alone: {title}",
                 "s": f"{statistics.median(seconds):.2f}",
-                "each s": ", ".join(f"{each:.2f}" for each in seconds),
+                "each s": ", ".join(f"{value:.2f}" for value in seconds),
                 "target": target,
-                "MB": f"{shown['bytes'] / 1e6:.2f}",
-                "Gaussians": f"{shown['count']:,} of {shown['total']:,}",
+                "MB": f"{first_pass['bytes'] / 1e6:.2f}",
+                "Gaussians": f"{first_pass['count']:,} of {first_pass['total']:,}",
             }
         )
     return rows
@@ -172,7 +178,7 @@ def _opening_rows(opened: list[dict[str, Any]]) -> list[Row]:
 def _age_rows(publisher: Program, address: Address, line_port: int) -> list[Row]:
     """Return the row of ages while versions are published."""
     with Reader(address._replace(port=line_port), "late") as reader:
-        reader.begin()
+        reader.connect()
         wait_until("a picture", reader.has_passes, _PATIENCE_S)
         publisher.request("stamped", gaussians=GAUSSIANS, hz=HZ, timeout=_PATIENCE_S)
         time.sleep(5)
@@ -181,7 +187,7 @@ def _age_rows(publisher: Program, address: Address, line_port: int) -> list[Row]
         passes = reader.take_passes()
     stamps = publisher.request("stamps")
     publisher.request("stamped", gaussians=GAUSSIANS, hz=0.0, timeout=_PATIENCE_S)
-    ages = ages_of(passes, [Published(*each) for each in stamps["times"]])
+    ages = ages_of(passes, [Published(*pair) for pair in stamps["times"]])
     oldest = percentile([age.oldest_s for age in ages], 0.5)
     return [
         {
@@ -201,7 +207,7 @@ def _measure_viser() -> list[Row]:
             raise Skipped(f"{package} is not installed")
     with Program("benchmarks.browser.viser_scene", str(GAUSSIANS)) as server:
         port = server.request("port", timeout=_PATIENCE_S)["port"]
-        with Line(port, LINE_MBIT_S, ROUND_TRIP_S) as line:
+        with PacedLine(port, LINE_MBIT_S, ROUND_TRIP_S) as line:
             answer = server.request("page", port=line.port, timeout=2 * _PATIENCE_S)
             passed_bytes = line.passed_bytes
     return [
@@ -244,7 +250,9 @@ def _measure_chromium() -> list[Row]:
         _viewer_of(programs, GAUSSIANS) as started,
     ):
         _, viewer, address = started
-        line = programs.enter_context(Line(address.port, LINE_MBIT_S, ROUND_TRIP_S))
+        line = programs.enter_context(
+            PacedLine(address.port, LINE_MBIT_S, ROUND_TRIP_S)
+        )
         page = _page(browser, address._replace(port=line.port).url + "&draw=here")
         wait_until(
             "all of the scene",
@@ -298,7 +306,7 @@ def _move_rows(page: Page, viewer: Program) -> list[Row]:
         partial(page.wait_for_timeout, 100),
     )
     page.wait_for_timeout(5000)
-    still = _watched(page, viewer, is_moving=False)
+    resting = _watched(page, viewer, is_moving=False)
     page.mouse.move(900, 400)
     page.mouse.down()
     page.mouse.move(910, 400)
@@ -315,9 +323,9 @@ def _move_rows(page: Page, viewer: Program) -> list[Row]:
         {
             "what": "Chromium: camera moved for 5 s: bytes on the line",
             "bytes": f"{moving['bytes']}",
-            "at rest": f"{still['bytes']}",
+            "at rest": f"{resting['bytes']}",
             "messages": kinds,
-            "viewer, % of a core": f"{moving['cpu_s'] * 20:.1f}, at rest {still['cpu_s'] * 20:.1f}",
+            "viewer, % of a core": f"{moving['cpu_s'] * 20:.1f}, at rest {resting['cpu_s'] * 20:.1f}",
             "works of the viewer's GPU": f"{moving['works']}",
             "messages at its end": f"{sent}",
             "target": "0",
@@ -328,18 +336,18 @@ def _move_rows(page: Page, viewer: Program) -> list[Row]:
 def _watched(page: Page, viewer: Program, *, is_moving: bool) -> dict[str, Any]:
     """Return what went over the line in 5 s, and what the viewer did."""
     page.evaluate("window.messages = {received: [], sent: [], bytes: 0}")
-    works_before = sum(viewer.request("works")["works"].values())
+    count_before = sum(viewer.request("works")["works"].values())
     cpu_before = _cpu(viewer.pid)
     for step in range(100):
         if is_moving:
             page.mouse.move(910 + step % 20 * 8, 400 + step % 7 * 5)
         page.wait_for_timeout(50)
-    seen = page.evaluate("window.messages")
-    works = sum(viewer.request("works")["works"].values()) - works_before
+    page_messages = page.evaluate("window.messages")
+    gpu_works = sum(viewer.request("works")["works"].values()) - count_before
     return {
-        "bytes": seen["bytes"],
-        "kinds": seen["received"] + seen["sent"],
-        "works": works,
+        "bytes": page_messages["bytes"],
+        "kinds": page_messages["received"] + page_messages["sent"],
+        "works": gpu_works,
         "cpu_s": (_cpu(viewer.pid) - cpu_before),
     }
 
@@ -395,10 +403,10 @@ def _size_row(title: str, packed: int, unpacked: int) -> Row:
 
 def _viser_client() -> Path | None:
     """Return the file of viser's client, if viser is installed."""
-    found = importlib.util.find_spec("viser")
-    if found is None or found.origin is None:
+    viser_spec = importlib.util.find_spec("viser")
+    if viser_spec is None or viser_spec.origin is None:
         return None
-    return Path(found.origin).parent / "client" / "build" / "index.html"
+    return Path(viser_spec.origin).parent / "client" / "build" / "index.html"
 
 
 # ---- a scene in one file
@@ -424,7 +432,7 @@ def _measure_file() -> list[Row]:
         {
             "what": "biker in one .html: opened from a disk",
             "s": f"{statistics.median(seconds):.2f}",
-            "each s": ", ".join(f"{each:.2f}" for each in seconds),
+            "each s": ", ".join(f"{value:.2f}" for value in seconds),
             "target": "2 s",
         },
     ]

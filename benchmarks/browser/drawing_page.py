@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import sys
 import threading
 import time
@@ -37,6 +36,8 @@ from splatview_viewer.geometry.turning import axis_rotation
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.core.handed import HandedPlace
 
 STAMPS = 2048
@@ -45,7 +46,7 @@ _RED_LOW = 16
 """Place of the low of red in a block's header."""
 _EXACT_RED = HEADER * 2 + 7
 """Place of the first Gaussian's red in a block in the exact form, as float16."""
-_TURN = 0.2
+_TURN_ANGLE = 0.2
 """Radians by which the camera turns each time."""
 
 
@@ -63,6 +64,96 @@ def _stamp_of(block: bytes, form: str) -> int:
     return round(value * STAMPS)
 
 
+class ComingPass:
+    """The pass that comes, as its messages and their data follow each other."""
+
+    def __init__(self) -> None:
+        self.header: m.SceneBegin | None = None
+        self.begun_s = 0.0
+        self.stamp = -1
+        """The stamp of its version."""
+        self._announced: m.Blocks | None = None
+        self._first_data = b""
+        """The first message of the announced blocks."""
+        self._awaited_bytes = 0
+
+    def begin_with(self, header: m.SceneBegin) -> None:
+        self.header = header
+        self.begun_s = time.monotonic()
+
+    def announce(self, blocks: m.Blocks) -> None:
+        self._announced = blocks
+        self._awaited_bytes = blocks.bytes
+        self._first_data = b""
+
+    def take_data(self, data: bytes) -> m.Blocks | None:
+        """Take bytes of blocks; return the blocks once they are whole."""
+        blocks = self._announced
+        if blocks is None:
+            # It is a picture's.
+            return None
+        self._first_data = self._first_data or data
+        self._awaited_bytes -= len(data)
+        if self._awaited_bytes > 0:
+            return None
+        self._announced = None
+        if blocks.first == 0 and blocks.part != "harmonics":
+            self.stamp = _stamp_of(self._first_data, blocks.part)
+        return blocks
+
+    def report(self) -> dict[str, Any]:
+        """Return what is told of it, once it has come whole."""
+        header = self.header
+        assert header is not None
+        return {
+            "begun_at": self.begun_s,
+            "shown_at": time.monotonic(),
+            "version": header.version,
+            "stamp": self.stamp,
+            "count": header.count,
+            "total": header.total,
+            "form": header.form,
+            "has_harmonics": header.has_harmonics,
+            "refines": header.refines,
+            "bytes": header.bytes,
+        }
+
+
+class CameraHand:
+    """Moves the camera of a page, and lets it go again and again."""
+
+    def __init__(self, send: Callable[[ev.Placed], object]) -> None:
+        """send: tells where the camera is."""
+        self.pane = 0
+        self.camera_place: HandedPlace | None = None
+        self._send = send
+        self._period_s = 0.0
+        self._move_numbers = itertools.count(1)
+        self._has_period = threading.Event()
+
+    def move(self, period_s: float) -> None:
+        """Let the camera go so often from now on; 0: rest."""
+        self._period_s = period_s
+        self._has_period.set()
+
+    def run(self) -> None:
+        """Move until the program ends."""
+        while True:
+            last_place = self.camera_place
+            if not self._period_s or last_place is None:
+                self._has_period.wait(0.05)
+                continue
+            time.sleep(self._period_s)
+            turn_matrix = axis_rotation((0.0, 0.0, 1.0), _TURN_ANGLE)
+            rotation = np.array(last_place.rotation).reshape(3, 3) @ turn_matrix
+            self.camera_place = msgspec.structs.replace(
+                last_place, rotation=tuple(rotation.ravel().tolist())
+            )
+            now_ms = time.perf_counter() * 1e3
+            move_number = next(self._move_numbers)
+            self._send(ev.Placed(self.pane, move_number, self.camera_place, at=now_ms))
+
+
 class DrawingPage:
     """Takes passes, and counts them."""
 
@@ -71,21 +162,11 @@ class DrawingPage:
         self._socket: WebSocket | None = None
         self._hello_at = 0.0
         self._received_bytes = 0
-        self._messages = 0
         self._passes: list[dict[str, Any]] = []
-        self._coming: m.SceneBegin | None = None
-        self._begun_at = 0.0
-        self._stamp = -1
-        self._first_block = b""
-        self._awaited_bytes = 0
-        self._announced: m.Blocks | None = None
+        self._coming = ComingPass()
+        self._hand = CameraHand(self._send)
         self._is_interface_next = False
         """The next binary message has files of the interface."""
-        self._place: HandedPlace | None = None
-        self._pane = 0
-        self._placed = itertools.count(1)
-        self._period_s = 0.0
-        self._moves = threading.Event()
         self._why_closed = ""
         self._decoder = msgspec.json.Decoder(m.ServerMessage)
 
@@ -98,13 +179,12 @@ class DrawingPage:
         self._hello_at = time.monotonic()
         self._send(m.Hello(id=options["id"], width=width, height=height))
         self._send(m.Draws(on=True))
-        for run in (self._read, self._move):
+        for run in (self._read, self._hand.run):
             threading.Thread(target=run, daemon=True).start()
         return {"at": self._hello_at}
 
     def do_move(self, period_s: float) -> None:
-        self._period_s = period_s
-        self._moves.set()
+        self._hand.move(period_s)
 
     def do_show(self, on: bool) -> None:
         self._send(m.Visible(on))
@@ -117,9 +197,7 @@ class DrawingPage:
         return {
             "passes": passes,
             "bytes": self._received_bytes,
-            "messages": self._messages,
             "hello_at": self._hello_at,
-            "at": time.monotonic(),
         }
 
     # -- the connection ----------------------------------------------------------------
@@ -134,7 +212,6 @@ class DrawingPage:
             while True:
                 is_binary, data = self._socket.receive()
                 self._received_bytes += len(data)
-                self._messages += 1
                 if is_binary:
                     self._take_data(data)
                 else:
@@ -144,21 +221,13 @@ class DrawingPage:
 
     def _take_data(self, data: bytes) -> None:
         """Take bytes of blocks; those of the interface and of pictures are passed over."""
-        announced = self._announced
         is_interface = self._is_interface_next
         self._is_interface_next = False
-        if is_interface or announced is None:
+        if is_interface:
             return
-        if not self._first_block:
-            self._first_block = data
-        self._awaited_bytes -= len(data)
-        if self._awaited_bytes > 0:
-            return
-        self._announced = None
-        is_first = announced.first == 0 and announced.part != "harmonics"
-        if is_first:
-            self._stamp = _stamp_of(self._first_block, announced.part)
-        self._send(m.Taken(announced.number))
+        blocks = self._coming.take_data(data)
+        if blocks is not None:
+            self._send(m.Taken(blocks.number))
 
     def _take(self, message: m.ServerMessage) -> None:
         match message:
@@ -168,57 +237,17 @@ class DrawingPage:
             case m.Picture():
                 self._send(m.Ack(message.number))
             case m.HandedScene():
-                self._pane = message.pane
+                self._hand.pane = message.pane
                 if message.drawing is not None:
-                    self._place = message.drawing.place
+                    self._hand.camera_place = message.drawing.place
             case m.SceneBegin():
-                self._coming = message
-                self._begun_at = time.monotonic()
+                self._coming.begin_with(message)
             case m.Blocks():
-                self._announced = message
-                self._awaited_bytes = message.bytes
-                self._first_block = b""
+                self._coming.announce(message)
             case m.SceneEnd():
-                self._end(message)
-
-    def _end(self, end: m.SceneEnd) -> None:
-        """Show a pass that has come as a whole."""
-        coming = self._coming
-        if coming is not None and end.is_whole:
-            self._passes.append(
-                {
-                    "begun_at": self._begun_at,
-                    "shown_at": time.monotonic(),
-                    "version": coming.version,
-                    "stamp": self._stamp,
-                    "count": coming.count,
-                    "total": coming.total,
-                    "form": coming.form,
-                    "has_harmonics": coming.has_harmonics,
-                    "refines": coming.refines,
-                    "bytes": coming.bytes,
-                }
-            )
-        self._send(m.Taken(end.number))
-
-    def _move(self) -> None:
-        """Turn the camera, and say where it is whenever it is let go."""
-        while True:
-            place = self._place
-            if not self._period_s or place is None:
-                self._moves.wait(0.05)
-                continue
-            time.sleep(self._period_s)
-            turn = axis_rotation((0.0, 0.0, 1.0), _TURN)
-            rotation = np.array(place.rotation).reshape(3, 3) @ turn
-            self._place = msgspec.structs.replace(
-                place, rotation=tuple(rotation.ravel().tolist())
-            )
-            self._send(ev.Placed(self._pane, next(self._placed), self._place, at=_ms()))
-
-
-def _ms() -> float:
-    return math.ceil(time.perf_counter() * 1e3)
+                if message.is_whole:
+                    self._passes.append(self._coming.report())
+                self._send(m.Taken(message.number))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ SIZE = (1280, 800)
 
 
 class Address(NamedTuple):
-    """Where a viewer's page is."""
+    """The place of a viewer's page."""
 
     port: int
     token: str
@@ -39,17 +39,18 @@ class Address(NamedTuple):
 
 def viewer_port(viewer: Program, meanwhile: Callable[[], object]) -> Address:
     """Wait until a viewer says where its page is."""
-    wait_until(
-        "the viewer's address",
-        lambda: any("/?token=" in line for line in list(viewer.output_lines)),
-        60,
-        meanwhile,
-    )
+
+    def has_address() -> bool:
+        if viewer.has_ended:
+            raise RuntimeError(f"the viewer ended: {viewer.output_lines[-1:]}")
+        return any("/?token=" in line for line in list(viewer.output_lines))
+
+    wait_until("the viewer's address", has_address, 60, meanwhile)
     options = json.loads(page_of(viewer, SIZE))
     return Address(options["port"], options["token"])
 
 
-class Line(Program):
+class PacedLine(Program):
     """A line of a rate and a round trip to a port."""
 
     def __init__(self, port: int, mbit_s: float, round_trip_s: float) -> None:
@@ -63,9 +64,11 @@ class Line(Program):
         return self.request("report")["down"]
 
 
-def line_to(programs: ExitStack, port: int, mbit_s: float, round_trip_s: float) -> Line:
+def line_to(
+    programs: ExitStack, port: int, mbit_s: float, round_trip_s: float
+) -> PacedLine:
     """Start a line that ends with the programs."""
-    return programs.enter_context(Line(port, mbit_s, round_trip_s))
+    return programs.enter_context(PacedLine(port, mbit_s, round_trip_s))
 
 
 class Reader(Program):
@@ -82,7 +85,7 @@ class Reader(Program):
         """All that came whole."""
         super().__init__("benchmarks.browser.drawing_page", json.dumps(options))
 
-    def begin(self) -> float:
+    def connect(self) -> float:
         """Connect; return when it said hello."""
         return self.request("begin")["at"]
 
@@ -129,7 +132,7 @@ class Published(NamedTuple):
     """A version's stamp, and when it was published."""
 
     stamp: int
-    at: float
+    time_s: float
 
 
 class Age(NamedTuple):
@@ -144,17 +147,17 @@ def ages_of(
 ) -> list[Age]:
     """Return the ages of the versions that a reader saw one after the other."""
     times_by_stamp: dict[int, list[float]] = {}
-    for each in published:
-        times_by_stamp.setdefault(each.stamp, []).append(each.at)
-    seen = []
+    for publication in published:
+        times_by_stamp.setdefault(publication.stamp, []).append(publication.time_s)
+    seen_versions = []
     for each_pass in passes:
         if not each_pass["refines"]:
-            shown_at = each_pass["shown_at"]
+            shown_s = each_pass["shown_at"]
             times = times_by_stamp[each_pass["stamp"]]
-            seen.append((times[bisect_right(times, shown_at) - 1], shown_at))
+            seen_versions.append((times[bisect_right(times, shown_s) - 1], shown_s))
     ages = []
-    for (published_at, shown_at), (_, next_at) in pairwise(seen):
-        ages.append(Age(shown_at - published_at, next_at - published_at))
+    for (published_at, shown_s), (_, next_at) in pairwise(seen_versions):
+        ages.append(Age(shown_s - published_at, next_at - published_at))
     return ages
 
 

@@ -2,7 +2,7 @@
 
 JSON: {"port", "mbit_s", "round_trip_s"}. It listens on a port of this machine and passes
 each connection on to "port". What goes down shares the rate of the line, and each byte
-is half of the round trip on its way, in either direction. Commands:
+is half of the round trip on its direction, in either direction. Commands:
 
 | do | what |
 |---|---|
@@ -29,7 +29,7 @@ _KERNEL_BYTES = 32 * 1024
 """Bytes that the kernel takes for the line, on the viewer's side."""
 
 
-class _Way:
+class _Direction:
     """One direction of all connections."""
 
     def __init__(self, bytes_s: float, delay_s: float) -> None:
@@ -51,14 +51,14 @@ class _Way:
         return self._free_at + self._delay_s
 
 
-class Line:
+class RelayedLine:
     """Listens, and passes connections on."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         delay_s = options["round_trip_s"] / 2
         self._to = options["port"]
-        self._down = _Way(options["mbit_s"] * 1e6 / 8, delay_s)
-        self._up = _Way(float("inf"), delay_s)
+        self._down = _Direction(options["mbit_s"] * 1e6 / 8, delay_s)
+        self._up = _Direction(float("inf"), delay_s)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._tasks: set[asyncio.Task[None]] = set()
         threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True).start()
@@ -89,14 +89,17 @@ class Line:
         )
 
     async def _pass(
-        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, way: _Way
+        self,
+        source: asyncio.StreamReader,
+        to: asyncio.StreamWriter,
+        direction: _Direction,
     ) -> None:
         """Pass bytes on until one side ends."""
         arrivals: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         deliverer = asyncio.create_task(_deliver(arrivals, to))
         with contextlib.suppress(OSError):
             while data := await source.read(_CHUNK):
-                arrivals.put_nowait((await way.take(len(data)), data))
+                arrivals.put_nowait((await direction.take(len(data)), data))
         arrivals.put_nowait((0.0, b""))
         await deliverer
 
@@ -124,4 +127,4 @@ async def _deliver(
 
 
 if __name__ == "__main__":
-    harness.serve_requests(Line(json.loads(sys.argv[1])))
+    harness.serve_requests(RelayedLine(json.loads(sys.argv[1])))

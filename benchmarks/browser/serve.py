@@ -30,7 +30,7 @@ class Insight:
     """Tells of the viewer what it does not tell by itself."""
 
     def __init__(self) -> None:
-        self._works: Counter[str] = Counter()
+        self._gpu_works: Counter[str] = Counter()
         self._paid_ms = 0.0
         charge = Governor.charge
         pay = Account.pay
@@ -38,7 +38,7 @@ class Insight:
         def counted_charge(
             governor: Governor, work_key: tuple[object, ...], interface: str = ""
         ) -> None:
-            self._works[str(work_key[0])] += 1
+            self._gpu_works[str(work_key[0])] += 1
             charge(governor, work_key, interface)
 
         def counted_pay(account: Account, ms: float) -> None:
@@ -52,7 +52,7 @@ class Insight:
         return {"threads": {t.name: t.native_id for t in threading.enumerate()}}
 
     def do_works(self) -> dict[str, Any]:
-        return {"works": dict(self._works), "paid_ms": self._paid_ms}
+        return {"works": dict(self._gpu_works), "paid_ms": self._paid_ms}
 
 
 def _obey() -> None:

@@ -11,17 +11,20 @@ import asyncio
 import struct
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 import torch
 import viser  # type: ignore[import-not-found]
 import zstandard  # type: ignore[import-not-found]
 from websockets.asyncio.client import connect  # type: ignore[import-not-found]
+from websockets.typing import Subprotocol  # type: ignore[import-not-found]
 
 from benchmarks import harness
 from benchmarks.gpu.scenes import SH_C0, ball
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _PATIENCE_S = 120.0
 
@@ -72,12 +75,13 @@ async def _take_scene(port: int) -> dict[str, Any]:
     started_at = time.monotonic()
     async with connect(
         f"ws://127.0.0.1:{port}",
-        subprotocols=[f"viser-v{viser.__version__}"],
+        subprotocols=[Subprotocol(f"viser-v{viser.__version__}")],
         compression=None,
         max_size=None,
     ) as socket:
         async with asyncio.timeout(_PATIENCE_S):
             async for data in socket:
+                assert isinstance(data, bytes)
                 plain_size, packed_size = struct.unpack_from("<QQ", data)
                 body = decompressor.decompress(
                     data[16 : 16 + packed_size], max_output_size=plain_size

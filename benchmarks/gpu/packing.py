@@ -11,12 +11,12 @@ import torch
 
 from benchmarks.gpu.scenes import ball
 from benchmarks.harness import wait_until
-from splatview_viewer.blocks.versions import (
-    PackedVersions,
+from splatview_viewer.blocks.packing_request import (
     PackingForm,
     SceneToPack,
     VersionFacts,
 )
+from splatview_viewer.blocks.versions import PackedVersions
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
@@ -33,21 +33,23 @@ _FORMS: tuple[tuple[str, tuple[BlockPart, ...], float], ...] = (
 
 def measure(gaussians: int, device: str) -> list[dict[str, str]]:
     """Return a row for each form."""
-    scene = GaussianScene(**_raw(gaussians, device), sh_degree=3)
+    raw = ball(gaussians, device)
+    scene = GaussianScene(
+        means=raw["means"],
+        quats=raw["quats"],
+        scales=raw["scales"],
+        opacities=raw["opacities"],
+        sh0=raw["sh0"][:, 0],
+        shN=raw["shN"],
+    )
     return [_measure_form(scene, *form) for form in _FORMS]
 
 
-def _raw(gaussians: int, device: str) -> dict[str, torch.Tensor]:
-    raw = ball(gaussians, device)
-    raw["sh0"] = raw["sh0"][:, 0]
-    return raw
-
-
 def _measure_form(
-    scene: GaussianScene, title: str, parts: tuple[BlockPart, ...], share: float
+    scene: GaussianScene, title: str, block_parts: tuple[BlockPart, ...], share: float
 ) -> dict[str, str]:
     versions = PackedVersions()
-    form = PackingForm(parts, int(len(scene) * share))
+    form = PackingForm(block_parts, int(len(scene) * share))
     seconds = []
     gpu_ms: list[float] = []
     size_bytes = 0
@@ -57,13 +59,13 @@ def _measure_form(
         listener = _nothing
         packing = versions.request(form, None, listener)
         assert packing is not None
-        versions.start_requested(partial(_source, scene))
+        versions.start_requested(partial(_source, scene), started_at)
         wait_until(
             "a packing", partial(_is_done, packing), 60, partial(time.sleep, 1e-4)
         )
         seconds.append(time.perf_counter() - started_at)
-        gpu_ms += versions.gpu_ms
-        versions.gpu_ms.clear()
+        gpu_ms += [gpu_time.ms for gpu_time in versions.gpu_times]
+        versions.gpu_times.clear()
         size_bytes = packing.bytes
         versions.release(packing, listener)
     row = {

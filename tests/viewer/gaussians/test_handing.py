@@ -5,7 +5,9 @@ A stand-in reads for CUDA; tests/cuda has the real thing.
 
 from __future__ import annotations
 
+import math
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,10 @@ from support.unpacked_blocks import unpacked
 from support.view_cases import RECT, scene_view
 from support.wait import PATIENCE_S
 
-from splatview_viewer.blocks.packing_request import PackingForm
+from splatview_viewer.blocks.packing_request import GpuTime, PackingForm, SceneToPack
 from splatview_viewer.blocks.unpacking import UnpackedScene
+from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.kinds.gaussians.packing_pace import PackingPace
 from splatview_viewer.recording.packed import pack, unpack
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -50,6 +54,62 @@ def test_an_overwritten_version_is_never_packed(
     page_scene = unpacked(blocks, None, count, packing.version_facts.origin, 0)
     torch.testing.assert_close(page_scene.means.float(), cloud(seed=1)["means"])
     assert view.view.data.renderer.drawings == 0, "nothing was drawn"
+    view.close()
+
+
+def test_packings_beside_a_training_are_far_apart() -> None:
+    governor = Governor(0.1)
+    pace = PackingPace(governor)
+    pace.note_begun(10.0)
+    assert pace.may_begin(10.0), "no training needs the GPU"
+    assert pace.fresh_from(10.0) == math.inf
+    governor.account.shared = True
+    assert not pace.may_begin(10.1)
+    assert 9.7 < pace.fresh_from(10.0) < 9.9
+    # A share of 0.2 %, with two turns of the GPU to the viewer.
+    pace.count(GpuTime(("pack", "quick"), 0.2))
+    assert not pace.may_begin(10.49)
+    assert pace.may_begin(10.51)
+    # What a training did in between is not the packing's.
+    pace.count(GpuTime(("pack", "quick"), 8.0))
+    assert pace.may_begin(10.51)
+    # However much it costs, it has to be soon enough.
+    pace.count(GpuTime(("pack", "exact"), 50.0))
+    assert not pace.may_begin(10.7)
+    assert pace.may_begin(10.81)
+
+
+def test_a_packing_serves_readers_that_ask_soon_after(
+    screen: OffscreenScreen,
+) -> None:
+    view: Any = scene_view(screen)
+    view.update(gaussian_frame(cloud()))
+    view.tick(1.0)
+    versions = view.hand_on(RECT).versions
+    versions.fresh_from_s = 1.9
+    done = threading.Event()
+    form = PackingForm(("exact",), versions.newest.gaussians)
+    read = partial(SceneToPack, make_scene(form.gaussians), None)
+    first = versions.request(form, None, done.set)
+    versions.start_requested(read, 2.0)
+    assert done.wait(PATIENCE_S)
+    versions.put(versions.newest)
+    versions.start_requested(read, 2.1)
+    assert versions.request(form, None, done.set) is first
+    first_number = first.version_facts.version_number
+    second = versions.request(form, None, done.set, newer_than=first_number)
+    assert second is not first, "the reader has it"
+    versions.start_requested(read, 2.1)
+    versions.put(versions.newest)
+    versions.start_requested(read, 2.35)
+    versions.fresh_from_s = 2.15
+    third = versions.request(form, None, done.set)
+    assert third not in (first, second), "both are old by now"
+    # What was not begun with grows for readers on faster lines.
+    small = versions.request(PackingForm(("quick",), 100), None, done.set)
+    grown = versions.request(PackingForm(("quick",), 200), None, done.set)
+    assert grown is small
+    assert small.form.gaussians == 200
     view.close()
 
 

@@ -17,6 +17,7 @@ from support.array_snapshots import array_snapshot
 from support.frames import scene as make_scene
 from support.house import House
 from support.scene_files import alpha_of, ply_columns, truth, write_ply
+from support.wait import clock
 from support.web_clients import Page
 
 from splatview_viewer.core import events as ev
@@ -117,6 +118,25 @@ def reader(tmp_path: Path) -> Iterator[ScenePage]:
         while page.next_picture():
             pass
         yield new_reader
+
+
+def test_new_numbers_wait_beside_what_a_page_draws(reader: ScenePage) -> None:
+    user = reader.user
+    schedule = user.schedule
+    assert user.draws_aside
+    # A time to come, at which the interfaces of all pages are due.
+    due = 2.0 * round(clock())
+    while not schedule.kept_boards.may_stay:
+        schedule.kept_boards.count_drawing(due)
+    user.pace.draw_interface(due + 100.1)
+    user.mark_pictures()
+    assert schedule.next_interface(due + 100.2) == due + 100.25
+    account = reader.house.app.work.governor.account
+    account.shared = True
+    assert schedule.next_interface(due + 100.2) == due + 102
+    user.mark_interface()
+    assert schedule.next_interface(due + 100.2) < due + 100.2
+    account.shared = False
 
 
 def test_page_draws_the_scene_and_moves_its_camera(reader: ScenePage) -> None:

@@ -59,8 +59,9 @@ def test_the_newest_version_is_at_most_three_seconds_old() -> None:
         sent = plan.next_pass(newest, MBIT_20)
         assert sent is not None
         assert sent.version_number == number
-        assert seconds(sent, newest, MBIT_20) < 2.2
-        assert sent.form.gaussians > 250_000, "the most important ones"
+        # It comes, and is seen until the next one has come.
+        assert 2 * seconds(sent, newest, MBIT_20) < 2.6
+        assert sent.form.gaussians > 180_000, "the most important ones"
 
 
 def test_a_quick_line_gets_everything_at_once() -> None:

@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from splatview_viewer.blocks.layout import BLOCK
-from splatview_viewer.blocks.packing import BlockedScene
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     import numpy as np
     import torch
 
     from splatview_viewer.blocks.layout import BlockPart
+    from splatview_viewer.blocks.packing import BlockedScene
 
-_PIECE_BYTES = 8 << 20
-"""Bytes that a GPU packs at a time."""
+_PIECE_BYTES = 64 << 20
+"""Bytes that a GPU packs at a time. Each time, a training at the side of the viewer loses
+it."""
+_STAGING_BYTES = 8 << 20
+"""Bytes of pinned memory."""
+
+
+class _BlockPiece(NamedTuple):
+    """Some blocks of a part that are packed together."""
+
+    block_part: BlockPart
+    first: int
+    target: np.ndarray
+    """(blocks, bytes) uint8."""
+
+
+class _LaunchedPiece(NamedTuple):
+    values: torch.Tensor
+    target: np.ndarray
+
+
+class _PackingClock:
+    """Measures the work of a GPU on torch's current stream."""
+
+    def __init__(self, start: torch.cuda.Event | None) -> None:
+        """start: recorded where it began; None: it begins now."""
+        import torch
+
+        self._end = torch.cuda.Event(enable_timing=True)
+        if start is None:
+            start = torch.cuda.Event(enable_timing=True)
+            start.record()
+        self._start = start
+
+    def end(self) -> None:
+        """End it, or end it later than before."""
+        self._end.record()
+
+    @property
+    def ms(self) -> float:
+        """The milliseconds, for whose end it waits."""
+        self._end.synchronize()
+        return self._start.elapsed_time(self._end)
 
 
 class HostPacker:
@@ -27,51 +69,40 @@ class HostPacker:
         self._staging: torch.Tensor | None = None
         """Pinned memory, from which the host copies."""
         self.gpu_ms = 0.0
-        """Milliseconds that a GPU took to pack so far, without copying."""
+        """Milliseconds that a GPU took to pack so far, without copying the end of it."""
 
     def pack(
         self,
         blocked: BlockedScene,
-        block_part: BlockPart,
-        target: np.ndarray,
-        rows: torch.Tensor | None = None,
+        targets: Mapping[BlockPart, np.ndarray],
+        start: torch.cuda.Event | None = None,
     ) -> None:
-        """Pack a part of all blocks.
+        """Pack parts of all blocks.
+
+        What comes next is begun with before the last piece is copied, so that a GPU has
+        no pause in between.
 
         Args:
             blocked: the scene.
-            block_part: one of the three.
-            target: (blocks, bytes of the part) uint8, to be written.
-            rows: the Gaussians, in the order of the blocks; None: all, in their own.
+            targets: (blocks, bytes of the part) uint8 by part, to be written.
+            start: recorded where a GPU's work for it began; None: it begins now.
         """
-        blocks, size = target.shape
-        step = blocked.blocks_at_once(block_part)
+        clock = None
         if blocked.scene.on_gpu:
-            step = max(_PIECE_BYTES // size, 1)
-        for first in range(0, blocks, step):
-            end = min(first + step, blocks)
-            rows_slice: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)
-            if rows is not None:
-                rows_slice = rows[rows_slice]
-            piece = BlockedScene(blocked.scene[rows_slice], blocked.origin)
-            self._pack_piece(piece, block_part, target[first:end])
-
-    def _pack_piece(
-        self, piece: BlockedScene, block_part: BlockPart, target: np.ndarray
-    ) -> None:
-        """Pack a few blocks, and measure how long a GPU takes."""
-        import torch
-
-        if not piece.scene.on_gpu:
-            self._copy(piece.pack(block_part), target)
-            return
-        start = torch.cuda.Event(enable_timing=True)
-        end = torch.cuda.Event(enable_timing=True)
-        start.record()
-        packed = piece.pack(block_part)
-        end.record()
-        self._copy(packed, target)
-        self.gpu_ms += start.elapsed_time(end)
+            clock = _PackingClock(start)
+        launched: deque[_LaunchedPiece] = deque()
+        for piece in _pieces(blocked, targets):
+            end = piece.first + len(piece.target)
+            values = blocked.pack(piece.block_part, piece.first, end)
+            if clock is not None:
+                clock.end()
+            launched.append(_LaunchedPiece(values, piece.target))
+            if len(launched) > 1:
+                self._copy(*launched.popleft())
+        while launched:
+            self._copy(*launched.popleft())
+        if clock is not None:
+            self.gpu_ms += clock.ms
 
     def _copy(self, values: torch.Tensor, target: np.ndarray) -> None:
         """Copy bytes to host memory, from a GPU through pinned memory."""
@@ -80,10 +111,28 @@ class HostPacker:
         if not values.is_cuda:
             torch.from_numpy(target).copy_(values)
             return
+        if self._staging is None:
+            self._staging = torch.empty(
+                _STAGING_BYTES, dtype=torch.uint8, pin_memory=True
+            )
         flat = values.view(-1)
-        if self._staging is None or len(self._staging) < len(flat):
-            self._staging = torch.empty(len(flat), dtype=torch.uint8, pin_memory=True)
-        staging = self._staging[: len(flat)]
-        staging.copy_(flat, non_blocking=True)
-        torch.cuda.current_stream().synchronize()
-        torch.from_numpy(target).view(-1).copy_(staging)
+        target_bytes = torch.from_numpy(target).view(-1)
+        for start in range(0, len(flat), _STAGING_BYTES):
+            piece = flat[start : start + _STAGING_BYTES]
+            staging = self._staging[: len(piece)]
+            staging.copy_(piece, non_blocking=True)
+            torch.cuda.current_stream().synchronize()
+            target_bytes[start : start + len(piece)].copy_(staging)
+
+
+def _pieces(
+    blocked: BlockedScene, targets: Mapping[BlockPart, np.ndarray]
+) -> Iterator[_BlockPiece]:
+    """Yield the pieces in which parts are packed."""
+    for block_part, target in targets.items():
+        blocks, size = target.shape
+        step = blocked.blocks_at_once(block_part)
+        if blocked.scene.on_gpu:
+            step = max(_PIECE_BYTES // size, 1)
+        for first in range(0, blocks, step):
+            yield _BlockPiece(block_part, first, target[first : first + step])

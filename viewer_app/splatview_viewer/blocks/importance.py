@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from splatview_viewer.blocks.packing import kernels_for
 from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.selecting import HIDDEN, flags
 
@@ -17,10 +18,21 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.scene.scene import GaussianScene
 
-_OUT_OF_VIEW = 1 / 16
+OUT_OF_VIEW = 1 / 16
 """Weight of what no camera sees, against what one does."""
 _MARGIN = 1.15
 """Of the angle that counts as seen."""
+
+
+class SeenCone(NamedTuple):
+    """The cone that a camera sees, roughly."""
+
+    position: list[float]
+    """Its tip, relative to the scene's origin."""
+    ahead: list[float]
+    """Its axis."""
+    angle: float
+    """From the axis to the border; infinite for all there is."""
 
 
 def ranked_by_importance(
@@ -35,8 +47,14 @@ def ranked_by_importance(
     """
     import torch
 
-    weights = [_weights(piece, origin, cameras) for _, piece in scene.chunks()]
-    return torch.cat(weights).argsort(descending=True, stable=True).int()
+    cones = [cone_of(camera, origin) for camera in cameras]
+    kernels = kernels_for(scene)
+    if kernels is not None:
+        weights = kernels.weigh(scene, origin, cones, OUT_OF_VIEW)
+    else:
+        pieces = [weights_of(piece, origin, cones) for _, piece in scene.chunks()]
+        weights = torch.cat(pieces)
+    return weights.argsort(descending=True, stable=True).int()
 
 
 def drawn_rows(scene: GaussianScene, selection: Selection) -> torch.Tensor:
@@ -53,8 +71,8 @@ def drawn_rows(scene: GaussianScene, selection: Selection) -> torch.Tensor:
     return torch.cat(rows).int()
 
 
-def _weights(
-    scene: GaussianScene, origin: tuple[float, float, float], cameras: Sequence[Camera]
+def weights_of(
+    scene: GaussianScene, origin: tuple[float, float, float], cones: Sequence[SeenCone]
 ) -> torch.Tensor:
     """Return the importance of Gaussians, (N,) float32, at least 0."""
     import torch
@@ -70,24 +88,29 @@ def _weights(
     middle = torch.tensor(origin, dtype=scene.means.dtype, device=scene.means.device)
     means = (scene.means - middle).float()
     is_seen = torch.zeros(len(means), dtype=torch.bool, device=means.device)
-    for camera in cameras:
-        is_seen |= _seen(means, origin, camera)
-    weights = torch.where(is_seen, weights, weights * _OUT_OF_VIEW)
+    for cone in cones:
+        is_seen |= _lies_in(means, cone)
+    weights = torch.where(is_seen, weights, weights * OUT_OF_VIEW)
     is_drawn = means.isfinite().all(1) & weights.isfinite()
     return torch.where(is_drawn, weights.clamp(min=0), 0.0)
 
 
-def _seen(
-    means: torch.Tensor, origin: tuple[float, float, float], camera: Camera
-) -> torch.Tensor:
-    """Return which points (N, 3), relative to an origin, a camera sees, roughly."""
-    if camera.model == "ortho":
+def _lies_in(means: torch.Tensor, cone: SeenCone) -> torch.Tensor:
+    """Return which points (N, 3), relative to the origin, lie in a cone."""
+    if math.isinf(cone.angle):
         return means.isfinite().all(1)
-    ahead = means.new_tensor(camera.viewmat[2, :3])
-    position = means.new_tensor(camera.position - origin)
-    offsets = means - position
-    depths = offsets @ ahead
-    return depths >= math.cos(_half_angle(camera)) * offsets.norm(dim=1)
+    offsets = means - means.new_tensor(cone.position)
+    depths = offsets @ means.new_tensor(cone.ahead)
+    return depths >= math.cos(cone.angle) * offsets.norm(dim=1)
+
+
+def cone_of(camera: Camera, origin: tuple[float, float, float]) -> SeenCone:
+    """Return the cone that a camera sees, roughly."""
+    angle = math.inf
+    if camera.model != "ortho":
+        angle = _half_angle(camera)
+    position = (camera.position - origin).tolist()
+    return SeenCone(position, camera.viewmat[2, :3].tolist(), angle)
 
 
 def _half_angle(camera: Camera) -> float:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from splatview_viewer.blocks.kernels import BlockKernels
     from splatview_viewer.scene.scene import GaussianScene
 
 _CHUNK = 64
@@ -52,6 +53,8 @@ class BlockedScene:
     scene: GaussianScene
     origin: tuple[float, float, float]
     """In the middle of the scene, in world units: positions are relative to it."""
+    rows: torch.Tensor | None = None
+    """The Gaussians that are packed, in their order, int32; None: all."""
 
     @classmethod
     def of(cls, scene: GaussianScene) -> BlockedScene:
@@ -61,6 +64,8 @@ class BlockedScene:
 
     @property
     def block_count(self) -> int:
+        if self.rows is not None:
+            return block_count(len(self.rows))
         return block_count(len(self.scene))
 
     @property
@@ -89,6 +94,10 @@ class BlockedScene:
 
         if end is None:
             end = self.block_count
+        kernels = kernels_for(self.scene)
+        if kernels is not None and first < end:
+            blocks = range(first, end)
+            return kernels.pack(block_part, self.scene, self.rows, blocks, self.origin)
         step = self.blocks_at_once(block_part)
         pieces = []
         with torch.no_grad():
@@ -106,7 +115,10 @@ class BlockedScene:
         """Pack a part of a few blocks."""
         import torch
 
-        rows = self.scene[first * BLOCK : end * BLOCK]
+        rows_slice: slice | torch.Tensor = slice(first * BLOCK, end * BLOCK)
+        if self.rows is not None:
+            rows_slice = self.rows[rows_slice]
+        rows = self.scene[rows_slice]
         if block_part == "harmonics":
             return _as_bytes(_harmonics(_in_blocks(_coefficients(rows), end - first)))
         fields = _Fields.of(rows, self.origin, end - first)
@@ -127,6 +139,15 @@ def origin_of(means: np.ndarray) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
     x, y, z = np.median(points, 0).tolist()
     return x, y, z
+
+
+def kernels_for(scene: GaussianScene) -> BlockKernels | None:
+    """Return the kernels of a scene's GPU; None on the CPU, or where there are none."""
+    if scene.gpu is None:
+        return None
+    from splatview_viewer.blocks.kernels import block_kernels
+
+    return block_kernels(scene.gpu.index or 0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,6 +75,14 @@ class SendingProgress:
         return now - self._moved_s >= STALLED_S
 
 
+class GpuTime(NamedTuple):
+    """The milliseconds that a GPU took for a packing, beside what else it does."""
+
+    work_key: tuple[object, ...]
+    """The same for packings that cost about the same."""
+    ms: float
+
+
 @dataclass(eq=False)
 class Packing:
     """A version in one form, once it `is_done`."""
@@ -90,6 +99,8 @@ class Packing:
     is_done: bool = False
     has_failed: bool = False
     is_begun: bool = False
+    begun_s: float = -math.inf
+    """When it was begun with; time of the loop."""
     is_reading: bool = False
     """The scene is being read on a GPU, and has to stay as it is."""
     users: int = 0

@@ -12,6 +12,7 @@ from splatview_viewer.blocks.host_packing import HostPacker
 from splatview_viewer.blocks.importance import drawn_rows, ranked_by_importance
 from splatview_viewer.blocks.layout import block_count, part_bytes
 from splatview_viewer.blocks.packing import BlockedScene
+from splatview_viewer.blocks.packing_request import GpuTime
 from splatview_viewer.core.selection import EVERYTHING
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class VersionPacker:
 
     def pack(
         self, packing: Packing, source: SceneToPack, cameras: Sequence[Camera]
-    ) -> float | None:
+    ) -> GpuTime | None:
         """Fill a packing with its blocks.
 
         Args:
@@ -72,7 +73,7 @@ class VersionPacker:
             cameras: what they see counts as important.
 
         Returns:
-            Milliseconds that a GPU took; None if the scene is in host memory.
+            What a GPU took; None if the scene is in host memory.
         """
         import torch
 
@@ -85,34 +86,45 @@ class VersionPacker:
             if self._stream is None or self._stream.device != gpu:
                 self._stream = torch.cuda.Stream()
             start = torch.cuda.Event(enable_timing=True)
-            end = torch.cuda.Event(enable_timing=True)
+            self._host_packer.gpu_ms = 0.0
             with torch.cuda.stream(self._stream):
                 self._stream.wait_event(source.ready)
                 start.record()
-                self._pack_parts(packing, source, cameras)
-                end.record()
-                end.synchronize()
-            return start.elapsed_time(end)
+                self._pack_parts(packing, source, cameras, start)
+            magnitude = len(source.scene).bit_length()
+            work_key = ("pack", *packing.form.parts, packing.is_ranked, magnitude)
+            return GpuTime(work_key, self._host_packer.gpu_ms)
 
     def _pack_parts(
-        self, packing: Packing, source: SceneToPack, cameras: Sequence[Camera]
+        self,
+        packing: Packing,
+        source: SceneToPack,
+        cameras: Sequence[Camera],
+        start: torch.cuda.Event | None = None,
     ) -> None:
-        """Pack all parts of a packing, or take what is packed."""
+        """Pack all parts of a packing, or take what is packed.
+
+        start: recorded where a GPU began with it.
+        """
         rows = self._rows(packing, source.scene, cameras)
-        if rows is not None:
-            packing.rows = rows.cpu().numpy()
         coefficients = 0
         if "harmonics" in packing.form.parts:
             coefficients = packing.version_facts.coefficients
         scene = replace(source.scene, shN=source.scene.shN[:, :coefficients])
-        blocked = BlockedScene(scene, packing.version_facts.origin)
+        blocked = BlockedScene(scene, packing.version_facts.origin, rows)
+        targets: dict[BlockPart, np.ndarray] = {}
         for block_part in packing.form.parts:
             packed = None
             if rows is None and source.blocks is not None:
                 packed = source.blocks.packed(block_part, coefficients)
             if packed is None:
-                packed = self._pack_part(block_part, packing, blocked, rows)
+                packed = _memory_for(block_part, packing)
+                targets[block_part] = packed
             packing.blocks[block_part] = packed
+        self._host_packer.pack(blocked, targets, start)
+        if rows is not None:
+            # Not before: a GPU would be waited for between ranking and packing.
+            packing.rows = rows.cpu().numpy()
 
     def _rows(
         self, packing: Packing, scene: GaussianScene, cameras: Sequence[Camera]
@@ -158,17 +170,10 @@ class VersionPacker:
             self._ranked = _VersionRows(version_number, rows)
         return self._ranked.rows
 
-    def _pack_part(
-        self,
-        block_part: BlockPart,
-        packing: Packing,
-        blocked: BlockedScene,
-        rows: torch.Tensor | None,
-    ) -> np.ndarray:
-        """Pack a part of all blocks."""
-        import numpy as np
 
-        size = part_bytes(block_part, packing.version_facts.coefficients)
-        packed = np.empty((block_count(packing.form.gaussians), size), np.uint8)
-        self._host_packer.pack(blocked, block_part, packed, rows)
-        return packed
+def _memory_for(block_part: BlockPart, packing: Packing) -> np.ndarray:
+    """Return memory for a part of all blocks: (blocks, bytes) uint8."""
+    import numpy as np
+
+    size = part_bytes(block_part, packing.version_facts.coefficients)
+    return np.empty((block_count(packing.form.gaussians), size), np.uint8)

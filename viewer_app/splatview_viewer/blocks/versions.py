@@ -23,7 +23,7 @@ from splatview_viewer.core.selection import EVERYTHING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from splatview_viewer.blocks.packing_request import SceneToPack
+    from splatview_viewer.blocks.packing_request import GpuTime, SceneToPack
     from splatview_viewer.core.jobs import Job
     from splatview_viewer.core.selection import Selection
     from splatview_viewer.geometry.cameras import Camera
@@ -38,6 +38,9 @@ MOST_BYTES = 768 << 20
 _MOST_GROWTH = 4
 """Factor by which a scene may have grown since a packing was requested. Else it holds too
 little of it, and pages had better plan anew."""
+
+_NEAR_SHARE = 0.9
+"""Of the Gaussians that are asked for, which will do where they are packed already."""
 
 _log = logging.getLogger("splatview")
 _version_numbers = count(1)
@@ -70,8 +73,11 @@ class PackedVersions:
         self._fault = ""
         """Why a packing failed last, which is told once."""
         self._is_closed = False
-        self.gpu_ms: deque[float] = deque()
-        """Milliseconds that a GPU took for each packing, to be taken out."""
+        self.gpu_times: deque[GpuTime] = deque()
+        """What a GPU took for each packing, to be taken out."""
+        self.fresh_from_s = math.inf
+        """Packings that were begun since then serve who asks for the newest version,
+        though there is a newer one."""
 
     # -- any thread --------------------------------------------------------------------
 
@@ -125,15 +131,18 @@ class PackedVersions:
         form: PackingForm,
         version_number: int | None,
         listener: Callable[[], object],
+        newer_than: int = 0,
     ) -> Packing | None:
         """Have a version packed, unless it is, and return the packing.
 
+        Who asks for the newest version may get one that was it at `fresh_from_s`.
         The thread that draws has to turn for that. Give it back by `release`.
 
         Args:
             form: of the packing.
             version_number: of the version; None: the newest one.
             listener: called once the packing is done or has failed, from any thread.
+            newer_than: the version that the reader has.
 
         Returns:
             None if there is no such version any more.
@@ -142,7 +151,7 @@ class PackedVersions:
             newest = self._newest
             if newest is None or self._is_closed:
                 return None
-            packing = self._find(form, newest, version_number)
+            packing = self._find(form, newest, version_number, newer_than)
             if packing is None:
                 if version_number not in (None, newest.version_number):
                     return None
@@ -153,27 +162,41 @@ class PackedVersions:
         return packing
 
     def _find(
-        self, form: PackingForm, newest: VersionFacts, version_number: int | None
+        self,
+        form: PackingForm,
+        newest: VersionFacts,
+        version_number: int | None,
+        newer_than: int,
     ) -> Packing | None:
         """Return a packing that brings what is requested; None where there is none."""
-        for packing in self._packings:
-            is_next = packing.is_for_newest and not packing.is_begun
-            if version_number is None and is_next:
-                is_version = True
-            else:
-                wanted_number = version_number or newest.version_number
-                is_version = packing.version_facts.version_number == wanted_number
-            if not is_version or packing.has_failed:
+        for packing in reversed(self._packings):
+            if packing.has_failed or packing.form.parts != form.parts:
                 continue
-            if packing.form.parts != form.parts:
-                continue
-            if packing.form.gaussians == form.gaussians:
-                return packing
-            # Its first blocks are what is wanted, if they are the most important ones.
-            is_part = form.gaussians < newest.gaussians and packing.is_ranked
-            if is_part and form.gaussians <= packing.form.gaussians:
+            wanted_number = version_number or newest.version_number
+            is_it = packing.version_facts.version_number == wanted_number
+            if version_number is None and packing.is_for_newest:
+                is_fresh = packing.begun_s >= self.fresh_from_s
+                is_news = packing.version_facts.version_number > newer_than
+                is_it |= (is_fresh and is_news) or not packing.is_begun
+            if is_it and self._serves(packing, form, newest):
                 return packing
         return None
+
+    def _serves(
+        self, packing: Packing, form: PackingForm, newest: VersionFacts
+    ) -> bool:
+        """Return whether the Gaussians of a packing will do."""
+        held_count = packing.form.gaussians
+        if held_count == form.gaussians:
+            return True
+        # Its first blocks are what is wanted, if they are the most important ones.
+        if not packing.is_ranked or form.gaussians >= newest.gaussians:
+            return False
+        if not packing.is_begun:
+            gaussians = max(held_count, form.gaussians)
+            packing.form = packing.form._replace(gaussians=gaussians)
+            return True
+        return held_count >= form.gaussians * _NEAR_SHARE
 
     def release(self, packing: Packing, listener: Callable[[], object]) -> None:
         """Give a packing back; with its last user it is dropped."""
@@ -211,15 +234,18 @@ class PackedVersions:
 
     def start_requested(
         self, read: Callable[[], SceneToPack | None], now: float
-    ) -> None:
+    ) -> bool:
         """Begin with what was requested, as far as there is room.
 
         Args:
             read: returns the newest version; None while it cannot be read.
             now: seconds by any clock.
+
+        Returns:
+            Whether anything was begun with.
         """
         if not self.is_wanted:
-            return
+            return False
         with self._lock:
             self._drop_unused()
             newest = self._newest
@@ -227,7 +253,7 @@ class PackedVersions:
             if self.is_wanted:
                 self._take_back_stalled(now)
         if not starting or newest is None:
-            return
+            return False
         source = None
         try:
             source = read()
@@ -235,11 +261,13 @@ class PackedVersions:
             for packing in starting:
                 packing.is_begun = source is not None
         if source is None:
-            return
+            return False
         for packing in starting:
+            packing.begun_s = now
             packing.is_reading = source.ready is not None
             pack = functools.partial(self._pack, packing, source, self._cameras)
             _queue().submit(pack)
+        return True
 
     def _starting(self, newest: VersionFacts | None) -> list[Packing]:
         """Mark the packings to begin with as begun, and return them."""
@@ -313,9 +341,9 @@ class PackedVersions:
         has_failed = packing.has_failed
         try:
             if not has_failed:
-                gpu_ms = self._packer.pack(packing, source, cameras)
-                if gpu_ms is not None:
-                    self.gpu_ms.append(gpu_ms)
+                gpu_time = self._packer.pack(packing, source, cameras)
+                if gpu_time is not None:
+                    self.gpu_times.append(gpu_time)
         # Memory may be short, or a GPU lost, which the next picture tells of.
         except Exception as error:
             has_failed = True

@@ -222,18 +222,16 @@ def _pack_into(packed: Packed, blocked: BlockedScene) -> float:
     """Write the blocks of a scene; return the milliseconds that a GPU took."""
     blocks = packed.blocks
     assert blocks is not None
-    targets: list[tuple[BlockPart, np.ndarray]] = [("exact", blocks.exact)]
+    targets: dict[BlockPart, np.ndarray] = {"exact": blocks.exact}
     if blocks.coefficients:
-        targets.append(("harmonics", blocks.harmonics))
+        targets["harmonics"] = blocks.harmonics
     packer = HostPacker()
     if blocked.scene.on_gpu:
         # CUDA loads kernels at their first use, which the measured time leaves out.
         first = BlockedScene(blocked.scene[:BLOCK], blocked.origin)
-        for block_part, target in targets:
-            packer.pack(first, block_part, target[:1])
+        packer.pack(first, {name: target[:1] for name, target in targets.items()})
         packer.gpu_ms = 0.0
-    for block_part, target in targets:
-        packer.pack(blocked, block_part, target)
+    packer.pack(blocked, targets)
     return packer.gpu_ms
 
 

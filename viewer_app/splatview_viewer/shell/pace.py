@@ -16,6 +16,11 @@ _CATCH_UP = 0.001
 _FOLLOWING_S = 0.05
 """Seconds between interfaces that only follow pictures, beside a process that needs the
 GPU: each has the GPU turn to OpenGL."""
+_ASIDE_S = 0.25
+_ASIDE_SHARED_S = 2.0
+"""Seconds between interfaces that tell nothing but new numbers beside pictures which the
+screen draws by itself; and beside a process that needs the GPU, where the versions of
+what it draws are as far apart."""
 _IN_FLIGHT = 2
 """Pictures that the GPU may be behind."""
 
@@ -64,6 +69,21 @@ class Pace:
         if not self._gpu_work.governor.account.shared:
             return self.next_interface
         return max(self.next_interface, self._interface_at + _FOLLOWING_S)
+
+    @property
+    def next_aside(self) -> float:
+        """The time of the next interface at the earliest with nothing but new numbers.
+
+        It lies beside pictures that the screen draws by itself. Those of all screens come
+        at the same times: the GPU turns to them once.
+        """
+        period = _ASIDE_S
+        if self._gpu_work.governor.account.shared:
+            period = _ASIDE_SHARED_S
+        if math.isinf(self._interface_at):
+            return self.next_interface
+        following = (math.floor(self._interface_at / period) + 1) * period
+        return max(self.next_interface, following)
 
     def draw_interface(self, now: float) -> None:
         """Count an interface that is about to be drawn apart."""

@@ -147,6 +147,8 @@ class Schedule:
             return pace.next_interface
         earliest = pace.next_interface
         if self.kept_boards.may_stay:
+            if self._user.draws_aside:
+                return pace.next_aside
             earliest = pace.next_following
         if not self.pictures_dirty:
             return earliest

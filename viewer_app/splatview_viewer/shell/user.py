@@ -254,6 +254,11 @@ class User(UserActions):
         is_shown_soon = in_time and takes_pictures(self.screen)
         return is_shown_soon and self._pictures.awaits_versions
 
+    @property
+    def draws_aside(self) -> bool:
+        """True while the screen draws all pictures by itself."""
+        return self._pictures.are_all_handed
+
     def may_draw(self, now: float) -> float:
         """Return the time of the next pictures at the earliest."""
         return self.pace.next(now)

@@ -69,6 +69,11 @@ class UserPictures:
             self._user.schedule.refresh_interface()
         if self._is_old(now):
             self._user.mark_interface()
+        elif self._has_other_rates(now):
+            if self.are_all_handed:
+                self._user.mark_pictures()
+            else:
+                self._user.mark_interface()
 
     def _is_old(self, now: float) -> bool:
         """Return whether the interface tells of other pictures than those of now."""
@@ -77,10 +82,14 @@ class UserPictures:
         drawn_at = self._user.pace.drawn_at
         # Once more, so that no rate stands there that is over.
         is_old |= self._rate_shown and now > drawn_at + _RATE_OVER_S
-        has_other_rates = self._rates_seen != self._user.catalogue.rate_changes
-        if has_other_rates and self._user.has_panel:
-            is_old |= now > drawn_at + _RATES_PERIOD
         return is_old
+
+    def _has_other_rates(self, now: float) -> bool:
+        """Return whether the panel has shown other rates than those of now for long."""
+        if not self._user.has_panel:
+            return False
+        is_new = self._rates_seen != self._user.catalogue.rate_changes
+        return is_new and now > self._user.pace.drawn_at + _RATES_PERIOD
 
     def draw(self, now: float) -> None:
         """Draw what is due, all but showing the pictures: see `present`."""
@@ -127,8 +136,9 @@ class UserPictures:
             started_at = time.perf_counter()
             self._draw_pictures(now)
             schedule.pictures_s = time.perf_counter() - started_at
-            self._refresh_at = now + TOGETHER
             self._drew_pictures = bool(self._drawn_viewports)
+            if self._drew_pictures:
+                self._refresh_at = now + TOGETHER
         if may_draw and not self._drew_pictures:
             # The interface is all that there is to show of it.
             schedule.interface_answers |= schedule.pictures_answer
@@ -181,6 +191,11 @@ class UserPictures:
             if viewport.view is not None:
                 # The page hides lines while its camera is elsewhere.
                 viewport.view.view.seen_camera = None
+
+    @property
+    def are_all_handed(self) -> bool:
+        """True while the screen draws all pictures by itself."""
+        return bool(self._handed_panes) and not self._drawn_viewports
 
     @property
     def awaits_versions(self) -> bool:

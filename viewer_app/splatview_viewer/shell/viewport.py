@@ -234,8 +234,16 @@ class Viewport:
         has_changed = self._attempt(
             "input", lambda _, view: view.take_place(event.place), False
         )
-        if has_changed:
+        if has_changed and self._has_lines:
             self.user.mark()
+        elif has_changed:
+            # Nothing over the picture has to move with it.
+            self.user.mark_pictures()
+
+    @property
+    def _has_lines(self) -> bool:
+        """True if lines lie over the picture, at places of its scene."""
+        return self._ask(lambda view: view.view.has_lines, False)
 
     def take_range(self, event: ev.Ranged) -> None:
         """Write what the colours of a picture mean that the screen draws by itself."""

@@ -210,6 +210,7 @@ class PaneScene:
         version_facts = versions.newest
         if version_facts is None or version_facts.version_number == self._failed_number:
             return None
+        had_version = self._plan.last_version
         plan = self._plan.next_pass(version_facts, rate)
         if plan is None:
             return None
@@ -217,7 +218,9 @@ class PaneScene:
             return _ComingPass(plan, version_facts, None)
         form = PackingForm(_sent_parts(plan), plan.form.gaussians)
         asked_version = version_facts.version_number if plan.refines else None
-        packing = versions.request(form, asked_version, self._wake_writer)
+        packing = versions.request(
+            form, asked_version, self._wake_writer, newer_than=had_version
+        )
         if packing is None:
             self._plan.undo()
             return None

@@ -21,8 +21,9 @@ from splatview_viewer.blocks.versions import MOST_GAUSSIANS
 
 FIRST_S = 0.6
 """Seconds of the first pass, by which something is seen."""
-PASS_S = 2.0
-"""Seconds of a pass while a training goes on."""
+PASS_S = 1.2
+"""Seconds of a pass while a training goes on: it takes so long to come, and is seen until
+the next one has come, by when it is 3 s old at most."""
 LEAST_SHARE = 1 / 16
 """Of a scene that a pass has at smallest, however slow the line is."""
 
@@ -66,6 +67,13 @@ class ScenePlan:
         """The last pass that the page has got."""
         self._previous: ScenePass | None = None
         """What it had got before."""
+
+    @property
+    def last_version(self) -> int:
+        """The version of the last pass; 0 before the first."""
+        if self._last is None:
+            return 0
+        return self._last.version_number
 
     def note_change(self, sent: ScenePass) -> None:
         """Note that this was sent in place of the last pass."""

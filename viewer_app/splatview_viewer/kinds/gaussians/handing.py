@@ -24,7 +24,7 @@ from splatview_viewer.core.handed import (
     HandedPhoto,
     HandedPlace,
 )
-from splatview_viewer.gpu.governor import SWITCH
+from splatview_viewer.kinds.gaussians.packing_pace import PackingPace
 from splatview_viewer.kinds.gaussians.photo_files import PhotoFiles
 from splatview_viewer.kinds.gaussians.state import SHOWS
 from splatview_viewer.scene import color_maps
@@ -62,6 +62,7 @@ class Handing:
         """The newest version in blocks, where it was read from them."""
         self._wanted_s = -math.inf
         """When the scene was handed on last; time of the loop."""
+        self._pace = PackingPace(cache.work.governor)
 
     def take(self, scene: GaussianScene, blocks: SceneBlocks | None) -> None:
         """Take note of a new version, which the cache has loaded.
@@ -112,13 +113,17 @@ class Handing:
         if not self._is_wanted:
             self._free_scene()
             self._close_unread()
-        governor = self._cache.work.governor
+        now = self._cache.now
         for versions in self._versions.values():
-            while versions.gpu_ms:
-                governor.account.pay(SWITCH + versions.gpu_ms.popleft())
+            while versions.gpu_times:
+                self._pace.count(versions.gpu_times.popleft())
+            versions.fresh_from_s = self._pace.fresh_from(now)
             # A training at its side needs the GPU more.
-            if self._kept_scene is not None or not governor.next_picture():
-                versions.start_requested(self._read, self._cache.now)
+            if self._kept_scene is None and not self._pace.may_begin(now):
+                continue
+            is_begun = versions.start_requested(self._read, now)
+            if is_begun and self._kept_scene is None:
+                self._pace.note_begun(now)
 
     def _free_scene(self) -> None:
         """Forget the copy of the newest version, unless a recording holds it anyway."""

@@ -30,7 +30,7 @@ TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3
 
 
 class _Array(ctypes.Structure):
-    """Mirrors `Array` in activation.cu."""
+    """Mirrors `Array` in activated.cuh."""
 
     _fields_ = (
         ("data", ctypes.c_uint64),
@@ -40,8 +40,8 @@ class _Array(ctypes.Structure):
     )
 
 
-class _Source(ctypes.Structure):
-    """Mirrors `Source` in activation.cu."""
+class SourceArrays(ctypes.Structure):
+    """Mirrors `Source` in activated.cuh."""
 
     _fields_ = (
         *((name, _Array) for name in FIELDS),
@@ -56,7 +56,7 @@ class _Source(ctypes.Structure):
         tensors: Sequence[torch.Tensor],
         origin: np.ndarray,
         activation: tuple[bool, bool],
-    ) -> _Source:
+    ) -> SourceArrays:
         """Return the arguments for tensors of at most three axes, in FIELDS' order."""
         # In the order of the fields: structures of ctypes take several times as long.
         values: list[float] = []
@@ -69,7 +69,23 @@ class _Source(ctypes.Structure):
 
 
 _SOURCE_VALUES = struct.Struct("=" + len(FIELDS) * "Q3q2i" + "3f2i4x")
-"""All fields of a `_Source`, with what follows them up to its size."""
+"""All fields of a `SourceArrays`, with what follows them up to its size."""
+
+
+def readable(raw: GaussianScene) -> list[torch.Tensor]:
+    """Return a scene's tensors for `SourceArrays`.
+
+    They have to stay until the kernel is launched: some are converted.
+    """
+    tensors = [
+        raw.means,
+        raw.quats,
+        raw.scales,
+        raw.opacities,
+        raw.sh0[:, None],
+        raw.shN,
+    ]
+    return [t if t.dtype in TYPES else t.float() for t in tensors]
 
 
 def activate(
@@ -93,17 +109,8 @@ def activate(
         counters: (4,) int32 zeros on the device, zeros again when it is done.
         launcher: launches the kernels of activation.cu.
     """
-    tensors = [
-        raw.means,
-        raw.quats,
-        raw.scales,
-        raw.opacities,
-        raw.sh0[:, None],
-        raw.shN,
-    ]
-    # Tensors of other types are converted; these stay until the kernel is launched.
-    tensors = [t if t.dtype in TYPES else t.float() for t in tensors]
-    source = _Source.of(tensors, origin, raw.activation)
+    tensors = readable(raw)
+    source = SourceArrays.of(tensors, origin, raw.activation)
     n = len(raw)
     if isinstance(out, PackedScene):
         kernel = "activate_packed"

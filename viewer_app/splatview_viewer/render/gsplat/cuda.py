@@ -45,6 +45,8 @@ FAST = {
 }
 """Flags by file, as gsplat compiles its own kernels; others are exact."""
 HEADERS = {
+    "activation.cu": ("activated.cuh",),
+    "blocks.cu": ("activated.cuh",),
     "frame.cu": ("geometry.cuh",),
     "packed_order.cu": ("geometry.cuh", "packed.cuh"),
     "packed_slab.cu": ("geometry.cuh", "packed.cuh"),
