@@ -21,6 +21,7 @@ from support.unpacked_blocks import unpacked as unpacked_by_table
 from support.wait import wait_until
 
 from splatview_viewer.__main__ import main
+from splatview_viewer.blocks.layout import HEADER
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.formats import open_file
 from splatview_viewer.recording.block_form import block_form_bytes
@@ -102,6 +103,20 @@ def test_blocks_of_a_snapshot_are_read_as_their_table_says() -> None:
             np.testing.assert_allclose(
                 getattr(got, name), getattr(expected, name), rtol=1e-6, atol=1e-6
             )
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x7C, 0xFF])
+def test_damaged_blocks_are_never_handed_on(byte: int) -> None:
+    packed = pack(scene(1500))
+    blocks = packed.blocks
+    assert blocks is not None
+    assert blocks.packed("exact", 15) is blocks.exact
+    # A header that is of no form, or numbers that are not finite.
+    first_byte = 0 if byte == 0x00 else HEADER * 4
+    blocks.exact[1, first_byte:] = byte
+    assert blocks.packed("exact", 15) is None
+    active = activate(unpack(packed))[0]
+    assert active.opacities.isfinite().all()
 
 
 def test_harmonics_that_are_not_in_use_are_left_out() -> None:

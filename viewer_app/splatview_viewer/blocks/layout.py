@@ -1,5 +1,8 @@
 """The layout of packed scenes: the one place that names bits and bytes.
 
+Shaders read them (`render/gl/shaders/read_blocks.glsl`), and `blocks.unpacking` where
+recordings hold them.
+
 The Gaussians of a scene, in the order of the training, are divided into blocks of
 `BLOCK`. The last block is filled up with Gaussians of opacity 0, which are not drawn.
 So is what stands in the place of one that cannot be drawn (`render.activation`).

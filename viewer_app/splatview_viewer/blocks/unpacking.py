@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_viewer.blocks.layout import (
     BLOCK,
+    EXACT,
     EXACT_WORDS,
     EXPONENT_BIAS,
     HEADER,
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 _CHUNK = 16
 """Blocks that a thread reads at a time, so that intermediate values stay in its cache.
 """
+_HALF_EXPONENT = 0x7C00
+"""The exponent's bits of a float16: all are 1 where it is not finite."""
+_HALF_ONE = 0x3C00
+"""The float16 1; the bits of those below it, from 0 on, are smaller numbers."""
 _MOST_THREADS = 4
 """The viewer's torch computes in one thread; a user waits for a snapshot."""
 
@@ -51,15 +56,33 @@ class SceneBlocks:
     def packed(self, block_part: BlockPart, coefficients: int) -> np.ndarray | None:
         """Return a part of all blocks as it lies here; None where it has to be packed.
 
+        That is also where a damaged file has brought what packing never writes.
+
         Args:
             block_part: one of the three.
             coefficients: beyond degree 0, for each Gaussian, as they are wanted.
         """
-        if block_part == "exact":
+        if block_part == "exact" and self._is_sound():
             return self.exact
         if block_part == "harmonics" and coefficients == self.coefficients:
             return self.harmonics
         return None
+
+    def _is_sound(self) -> bool:
+        """Return whether the exact blocks hold only numbers that can be drawn."""
+        import numpy as np
+
+        forms = self.exact[:, 12:16].view("<f4")
+        packed = self.exact[:, HEADER * 4 :].view("<u4")
+        packed = packed.reshape(len(packed), BLOCK, EXACT_WORDS)
+        means = packed[..., :3].view("<f4")
+        halves = packed[..., 3:7].view("<u2")[..., :7]
+        return bool(
+            (forms == EXACT).all()
+            and np.isfinite(means).all()
+            and (halves & _HALF_EXPONENT != _HALF_EXPONENT).all()
+            and (halves[..., 0] <= _HALF_ONE).all()
+        )
 
     def scene(self, *, is_wide: bool = False, **options: Any) -> GaussianScene:
         """Return the scene on the CPU: scales as logarithms, opacities from 0 to 1.
