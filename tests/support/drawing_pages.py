@@ -100,12 +100,16 @@ class DrawingPage:
         self.house.until(is_placed)
 
     def picture(self) -> np.ndarray:
-        """Return the pane as the user sees it, without the page's own corner."""
+        """Return the pane as the user sees it, without the panel and the page's corner."""
         rect = self.user.layout.active.rect
+        left = rect.x
+        for cover in self.user.layout.covered():
+            # The panel, which is drawn bit by bit.
+            if cover.x <= left and cover.height >= rect.height:
+                left = max(left, cover.x + cover.width)
         pixels = screenshot(self.tab)
-        right = rect.x + rect.width
-        bottom = rect.y + rect.height
-        return pixels[rect.y : bottom - 40, rect.x : right].astype(float)
+        bottom = rect.y + rect.height - 40
+        return pixels[rect.y : bottom, left : rect.x + rect.width].astype(float)
 
 
 def _is_known(viewport: Viewport, page_pane: dict[str, Any]) -> bool:
