@@ -26,15 +26,16 @@ MODS = ("shift", "ctrl", "alt", "super")
 SCRIPT = """
 async ([module, steps, place, rect]) => {
   const file = new Blob([module], {type: "text/javascript"});
-  const {makeOrbit, makeFlying} = await import(URL.createObjectURL(file));
+  const {fitted, makeOrbit, makeFlying} = await import(URL.createObjectURL(file));
   const orbit = makeOrbit(place), flying = makeFlying();
   return steps.map((step) => {
     if (step.t === "key") flying.key(step.name, step.pressed, step.mods);
     else if (step.t === "time") {
-      const motion = flying.step(step.now);
+      const motion = flying.step(step.now, step.speed);
       if (motion) orbit.fly(motion);
     } else orbit.handle(step, rect, step.looks);
-    return orbit.cameraFor(rect.width, rect.height);
+    const camera = orbit.cameraFor(rect.width, rect.height);
+    return [camera, fitted(camera, 300, 500)];
   });
 }
 """
@@ -77,7 +78,8 @@ def make_steps(seed: int) -> list[dict[str, Any]]:
         steps.append({"t": "key", "name": name, "pressed": True, "mods": mods})
         for _ in range(4):
             now += dice.uniform(0.01, 0.1)
-            steps.append({"t": "time", "now": now})
+            speed = dice.choice([0.05, 1.0, 7.0])
+            steps.append({"t": "time", "now": now, "speed": speed})
         if dice.random() < 0.7:
             steps.append({"t": "key", "name": name, "pressed": False, "mods": mods})
     return steps
@@ -89,6 +91,7 @@ def viewer_cameras(orbit: Orbit, steps: list[dict[str, Any]]) -> list[Camera]:
     cameras = []
     for step in steps:
         if step["t"] == "time":
+            flying.speed = step["speed"]
             follow_keys(orbit, flying.step(step["now"]))
         elif step["t"] == "key":
             flying.key(event_of(step))
@@ -136,7 +139,7 @@ def test_page_and_viewer_see_the_same(chromium: Browser, model: CameraModel) -> 
     arguments = [module.read_text("utf-8"), steps, orbit_place, rect]
     page_cameras = page.evaluate(SCRIPT, arguments)
     page.close()
-    for step, camera, page_camera in zip(
+    for step, camera, (page_camera, page_fitted) in zip(
         steps, viewer_cameras(orbit, steps), page_cameras, strict=True
     ):
         # Points before the camera, up to the edges of its picture.
@@ -147,5 +150,9 @@ def test_page_and_viewer_see_the_same(chromium: Browser, model: CameraModel) -> 
         np.testing.assert_allclose(moved, local, atol=1e-6, err_msg=str(step))
         np.testing.assert_allclose(
             np.array(page_camera["K"]).reshape(3, 3), camera.K, rtol=1e-9
+        )
+        # Another pane that shows the same.
+        np.testing.assert_allclose(
+            np.array(page_fitted["K"]).reshape(3, 3), camera.fitted(300, 500).K
         )
         assert np.isfinite(project(camera, points)).all()
