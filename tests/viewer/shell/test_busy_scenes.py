@@ -50,9 +50,10 @@ def test_version_is_copied_while_the_loop_turns(
     splatview.publish(scene_values(0.0), "scene", meta={"step": 1})
     with House() as house:
         _, user, view = published_page(house)
-        loads = view.data.loads
         slot = user.shown
         assert slot is not None
+        house.until(lambda: slot.source.step == 1)
+        loads = view.data.loads
         monkeypatch.setattr(arrivals, "scene_of", scene_of_late)
         splatview.publish(scene_values(0.5), "scene", meta={"step": 2})
         house.until(lambda: view.data.frames.copier.frame is not None)
