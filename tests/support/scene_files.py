@@ -15,17 +15,18 @@ import struct
 import zipfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
+from splatview_viewer.formats import sandbox
 from splatview_viewer.geometry.rotations import matrix, quaternion
 from splatview_viewer.scene.scene import FIELDS, SH_C0
 from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import torch
@@ -66,6 +67,17 @@ def truth(n: int = 300, degree: int = 3, seed: int = 0) -> Truth:
         r.uniform(-0.6, 0.6, (n, k, 3)),
     )
     return Truth(*(a.astype(np.float32) for a in arrays))
+
+
+def read_in_process(
+    function: Callable[..., Any], paths: list[Path], *_: Any, **options: Any
+) -> Any:
+    """Stand for `sandbox.run`, in this process.
+
+    A program of its own takes a second to load torch, which reads checkpoints.
+    """
+    files = [sandbox.File(path, str(path)) for path in paths]
+    return function(files, options["progress"])
 
 
 def degree_of(t: Truth) -> int:

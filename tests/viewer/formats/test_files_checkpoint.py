@@ -17,7 +17,7 @@ import torch
 from support import scene_files as w
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import open_file, sandbox, silent
+from splatview_viewer.formats import checkpoint, open_file, sandbox, silent
 from splatview_viewer.formats.checkpoint import read_tensors
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
@@ -36,7 +36,7 @@ def read(path):
 
 
 @pytest.mark.programs
-def test_ranks_of_the_latest_step_are_joined_into_one_scene(tmp_path):
+def test_ranks_of_the_latest_step_are_joined_into_one_scene(tmp_path, monkeypatch):
     """The files may be overwritten once they are read."""
     t = w.truth(90)
     (tmp_path / "ckpts").mkdir()
@@ -53,6 +53,7 @@ def test_ranks_of_the_latest_step_are_joined_into_one_scene(tmp_path):
     )
     assert s.notes == ("3 ranks of ckpt_29999 put together",)
     first.unlink()
+    monkeypatch.setattr(checkpoint, "run", w.read_in_process)
     s = open_file(tmp_path / "ckpts" / "ckpt_29999_rank1.pt")
     assert len(s) == 60
     assert "rank 0 of ckpt_29999 is missing" in s.notes[1]

@@ -17,6 +17,7 @@ from support.wait import polls
 
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import Entry
+from splatview_viewer.formats import checkpoint
 from splatview_viewer.workspace.file_source import FileSource
 
 
@@ -128,8 +129,12 @@ KINDS: dict[str, Callable[[Path, int], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_file_replaced_on_disk_is_read_again(
-    kind: str, read: Callable[[Path], Reader], tmp_path: Path
+    kind: str,
+    read: Callable[[Path], Reader],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(checkpoint, "run", w.read_in_process)
     path = tmp_path / "scene.splat"
     KINDS[kind](path, 4)
     reader = read(path)
