@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,11 @@ def test_split_over_and_difference_keep_the_camera(
     viewer.click("in a pane of its own")
     assert [v.view.mode for v in panes.views] == ["blend", "difference"]
     difference = panes.views[1].view
-    viewer.until(lambda: difference.psnr is not None)
+
+    def is_compared() -> bool:
+        return difference.psnr is not None
+
+    viewer.until(is_compared)
     viewer.click("Beside")
     viewer.until(lambda: len(panes.views) == 3)
     viewer.do()
@@ -233,9 +238,15 @@ def test_psnr_is_told_beside_and_is_that_of_the_difference(
         return feature.psnr(viewer.user, pairing)
 
     def until_psnr(expected: float | None) -> None:
-        viewer.until(lambda: psnr() == expected)
+        def is_expected() -> bool:
+            return psnr() == expected
 
-    viewer.until(lambda: psnr() is not None)
+        viewer.until(is_expected)
+
+    def is_known() -> bool:
+        return psnr() is not None
+
+    viewer.until(is_known)
     psnr_beside = psnr()
     viewer.user.choose_tab("look")
     until_psnr(None)
@@ -300,11 +311,14 @@ def test_steps_of_tied_panes_are_one_and_live_brings_all_back(
         return all(p.recording.snapshots[-1].step == step for p in all_playbacks)
 
     def until_step(playback: Any, step: int | None) -> None:
-        viewer.until(lambda: playback.step == step)
+        def is_there() -> bool:
+            return playback.step == step
+
+        viewer.until(is_there)
 
     for i in (1, 2):
         publish(i)
-        viewer.until(lambda i=i: recorded(10 * i))
+        viewer.until(partial(recorded, 10 * i))
     first, second = playbacks()
     first.seek_step(10)
     until_step(second, 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,16 @@ def test_version_is_copied_while_the_loop_turns(
         _, user, view = published_page(house)
         slot = user.shown
         assert slot is not None
-        house.until(lambda: slot.source.step == 1)
+
+        def has_step_1() -> bool:
+            return slot.source.step == 1
+
+        house.until(has_step_1)
         loads = view.data.loads
+
+        def has_loaded(count: int) -> bool:
+            return view.data.loads == loads + count
+
         monkeypatch.setattr(arrivals, "scene_of", scene_of_late)
         splatview.publish(scene_values(0.5), "scene", meta={"step": 2})
         house.until(lambda: view.data.frames.copier.frame is not None)
@@ -62,9 +71,9 @@ def test_version_is_copied_while_the_loop_turns(
             step(house.app)
         assert (view.data.loads, slot.source.step) == (loads, 1)
         may_copy.set()
-        house.until(lambda: view.data.loads == loads + 1)
+        house.until(partial(has_loaded, 1))
         assert slot.source.step == 2
-        house.until(lambda: view.data.loads == loads + 2)
+        house.until(partial(has_loaded, 2))
         assert slot.source.step == 3
     assert len(set(copied_versions)) == len(copied_versions) == 2
 
