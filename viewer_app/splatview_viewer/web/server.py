@@ -427,8 +427,10 @@ def _assets() -> dict[str, _Asset]:
     own_files = resources.files("splatview_viewer.web") / "page"
     shared_files = resources.files("splatview_viewer.splat_page") / "shared"
     for file in [*own_files.iterdir(), *shared_files.iterdir()]:
-        suffix = file.name.rpartition(".")[2]
-        assets[f"/{file.name}"] = _text_asset(file.read_text("utf-8"), suffix)
+        # An update of a checkout may leave empty folders behind.
+        if file.is_file():
+            suffix = file.name.rpartition(".")[2]
+            assets[f"/{file.name}"] = _text_asset(file.read_text("utf-8"), suffix)
     for name, text in splat_scripts().items():
         assets[f"/splats/{name}"] = _text_asset(text, "js")
     fonts = resources.files("imgui_bundle") / "assets" / "fonts"
