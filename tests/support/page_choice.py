@@ -52,14 +52,14 @@ _START = """async () => {
   const texels = {quick: 1, exact: 2};
   /** Have a pass come, up to a block. */
   window.beginPass = (facts) => choice.panes.takeBegin({
-    pane: 1, sh_degree: facts.sh_stored ? 1 : 0, origin: [0, 0, 0], antialiased: false, refines: false,
+    pane: 1, side: 0, sh_degree: facts.sh_stored ? 1 : 0, origin: [0, 0, 0], antialiased: false, refines: false,
     has_harmonics: false, sh_stored: 0, ...facts,
   });
   window.takeBlocks = (pass, part, first, count) => {
     const size = part === "harmonics" ? 1024 * 16 : 96 + texels[part] * 1024 * 16;
     const bytes = new ArrayBuffer(count * size);
     if (part in texels) for (let i = 0; i < count; ++i) new Float32Array(bytes, i * size)[3] = texels[part];
-    choice.panes.takeBlocks({pane: 1, pass, number: 1, part, first, count, bytes: bytes.byteLength}, [bytes]);
+    choice.panes.takeBlocks({pane: 1, side: 0, pass, number: 1, part, first, count, bytes: bytes.byteLength}, [bytes]);
   };
   const lossOf = () => el.stage.querySelector("canvas").getContext("webgl2").getExtension("WEBGL_lose_context");
   /** Take the GPU away from the pane, and wait until the page knows. */
@@ -76,7 +76,7 @@ _START = """async () => {
     loss.restoreContext();
     await promise;
   };
-  window.endPass = (pass, is_whole = true) => choice.panes.takeEnd({pane: 1, pass, number: 2, is_whole});
+  window.endPass = (pass, is_whole = true) => choice.panes.takeEnd({pane: 1, side: 0, pass, number: 2, is_whole});
 }"""
 
 

@@ -250,19 +250,20 @@ def test_what_comes_late_or_ends_early_leaves_nothing_behind(
     choice.begin("here")
     choice.run("hand()")
     # The layout of a pane may come after what is drawn in it, behind older ones.
-    choice.run("choice.takeHanded({...handed, pane: 3})")
+    choice.run("choice.takeHanded({...handed, pane: 3}, 8)")
     first_box = [1, [0, 0, 45, 80]]
-    older_layout = {"size": [90, 80], "panes": [first_box]}
-    newer_layout = {"size": [90, 80], "panes": [first_box, [3, [45, 0, 45, 80]]]}
+    older_layout = {"number": 8, "size": [90, 80], "panes": [first_box]}
     choice.run("choice.takeLayout", older_layout)
-    choice.run("choice.takeLayout", newer_layout)
     assert choice.run("choice.panes.all.map((pane) => pane.number)") == [1, 3]
-    choice.run("choice.takeLayout", older_layout)
+    newer_layout = {**older_layout, "number": 9}
+    newer_layout["panes"] = [first_box, [3, [45, 0, 45, 80]]]
+    choice.run("choice.takeLayout", newer_layout)
+    assert choice.run("choice.panes.all[1].box[0]") == 45
+    choice.run("choice.takeLayout", {**older_layout, "number": 10})
     assert choice.run("choice.panes.all.map((pane) => pane.number)") == [1]
-    # What is handed on just before its pane closes does not stay.
-    choice.run("choice.takeHanded({...handed, pane: 4})")
-    for _ in range(3):
-        choice.run("choice.takeLayout", older_layout)
+    # A pane may close before a layout has it.
+    choice.run("choice.takeHanded({...handed, pane: 4}, 10)")
+    choice.run("choice.takeLayout", {**older_layout, "number": 11})
     assert choice.run("choice.panes.all.length") == 1
     header = {"pass": 1, "version": 7, "count": 2048, "total": 2048, "form": "quick"}
     choice.run("beginPass", {**header, "bytes": 2 * 16480})

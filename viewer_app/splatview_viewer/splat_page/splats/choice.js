@@ -173,9 +173,10 @@ export function makeChoice({el, send, pass, say, time, scale, caption, kept, lea
   el.drawhere.addEventListener("change", () => choose(el.drawhere.checked ? "here" : "there"));
 
   return {
-    /** @param {object} message  Of the viewer. It comes late where this browser draws no longer. */
-    takeHanded(message) {
-      if (isOn) panes.takeHanded(message);
+    /** @param {object} message  Of the viewer. It comes late where this browser draws no longer.
+     * @param {number} newestLayout */
+    takeHanded(message, newestLayout) {
+      if (isOn) panes.takeHanded(message, newestLayout);
     },
     panes, connected, choose, takeCorner, takeLayout: panes.takeLayout, take: hand.take,
     noteLatency(ms) {

@@ -41,7 +41,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
   let placed = 0; // places that were sent over this connection
   let age = 0; // of the connection: an older one is answered no more
 
-  function open(number) {
+  function open(number, since) {
     const canvas = document.createElement("canvas"), splats = makeSplats(canvas);
     canvas.className = "pane";
     canvas.hidden = true;
@@ -63,7 +63,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
       isActive: false, // keys move its camera
       isUnsaid: false, // the viewer may never have learnt its place
       sides: [newSide(), newSide()], // its scene, and the one that is compared with it
-      isArranged: false, spared: 2, // whether a layout had it; those that come late may be from before it
+      since, // number of a layout: it and those before it may lack this pane
       isLeaving: false, isEnding: false, // the next picture is the viewer's; and nothing is kept
       isAnswered: false, settling: 0, // after a move
       measuring: 0, // until the difference of two scenes is measured
@@ -111,7 +111,7 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     age += 1;
     for (const pane of panes.values()) {
       pane.isUnsaid ||= pane.placed > (pane.drawing?.placed ?? pane.placed);
-      pane.placed = 0;
+      Object.assign(pane, {placed: 0, since: 0});
       for (const side of pane.sides) Object.assign(side, {pass: null, toldRange: ""});
     }
   }
@@ -142,17 +142,17 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     }
   }
 
-  /** @param {{size: number[], panes: [number, Box][]}} layout  That is shown. */
+  /** @param {{number: number, size: number[], panes: [number, Box][]}} layout  That is shown. */
   function takeLayout(layout) {
     boxes = new Map(layout.panes);
     size = layout.size;
     for (const pane of [...panes.values()]) {
       const box = boxes.get(pane.number);
       if (box) {
-        Object.assign(pane, {box, isArranged: true});
+        pane.box = box;
         arrange(pane);
         draw(pane);
-      } else if (pane.isArranged || !pane.spared--) {
+      } else if (layout.number > pane.since) {
         close(pane);
       }
     }
@@ -171,10 +171,10 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
 
   // ---- what the viewer says
 
-  /** @param {HandedScene} message */
-  function takeHanded({pane: number, drawing, reason}) {
+  /** @param {HandedScene} message @param {number} [newestLayout]  That has come before, and may not be shown yet. */
+  function takeHanded({pane: number, drawing, reason}, newestLayout = 0) {
     try {
-      const pane = panes.get(number) ?? open(number);
+      const pane = panes.get(number) ?? open(number, newestLayout);
       pane.reason = reason;
       if (drawing) take(pane, drawing); else leavePane(pane);
       changed();

@@ -163,7 +163,10 @@ export function makeLayers({scene, canvas, ack, lost, shown, arranged, between})
     return new Promise((done) => whole.toBlob(done, "image/png"));
   }
 
-  return {restart, takeLayout, takeInterface, takePicture, picture, layout: () => current};
+  /** Number of the layout that came last. It is shown with its interface. */
+  const newestLayout = () => [...layouts.keys()].at(-1) ?? 0;
+
+  return {restart, takeLayout, takeInterface, takePicture, picture, layout: () => current, newestLayout};
 }
 
 /** @param {Blob} file */

@@ -268,7 +268,7 @@ const layers = makeLayers({
 /** What draws Gaussians in this browser; null until it is loaded. */
 let drawing = null;
 const takesScene = {
-  handedscene: (answer) => drawing.takeHanded(answer),
+  handedscene: (answer) => drawing.takeHanded(answer, layers.newestLayout()),
   scenebegin: (answer) => drawing.panes.takeBegin(answer),
   sceneend: (answer) => drawing.panes.takeEnd(answer),
   markedscene: (answer) => drawing.panes.takeMarks(answer),
