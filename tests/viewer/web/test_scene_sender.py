@@ -243,6 +243,25 @@ def test_a_slow_line_gets_the_most_important_first_then_all(
     torch.testing.assert_close(reader.page.scene(PANE).means.float(), scene.means)
 
 
+def test_a_version_that_rested_gives_way_to_the_next(trainer: TrainedScene) -> None:
+    """All of it would take many seconds."""
+    trainer.show(make_scene(300 * BLOCK))
+    page = LinedPage(trainer, 5e5)
+    page.run_until(page.draws)
+    bytes_of_part = page.page.bytes
+    page.await_bytes(bytes_of_part + 1)
+    trainer.show(make_scene(300 * BLOCK))
+    newest = trainer.versions.newest
+    assert newest is not None
+
+    def draws_newest() -> bool:
+        return page.page.drawn[PANE].header.version == newest.version_number
+
+    page.run_until(draws_newest)
+    assert page.page.dropped == 1
+    assert page.page.bytes < 3 * bytes_of_part
+
+
 def test_what_is_seen_large_and_opaque_comes_first(trainer: TrainedScene) -> None:
     scene = make_scene(3 * BLOCK)
     important = torch.arange(0, 3 * BLOCK, 3)

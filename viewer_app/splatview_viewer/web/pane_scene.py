@@ -217,7 +217,7 @@ class PaneScene:
         if not version_facts.gaussians:
             return _ComingPass(plan, version_facts, None)
         form = PackingForm(_sent_parts(plan), plan.form.gaussians)
-        asked_version = version_facts.version_number if plan.refines else None
+        asked_version = version_facts.version_number if plan.gives_way else None
         packing = versions.request(
             form, asked_version, self._wake_writer, newer_than=had_version
         )
@@ -264,6 +264,7 @@ class PaneScene:
                 coming.version.version_number,
                 plan.form._replace(gaussians=gaussians),
                 plan.refines,
+                plan.completes,
             )
             self._plan.note_change(plan)
             coming.plan = plan
@@ -272,7 +273,7 @@ class PaneScene:
         if not plan.refines:
             rows = None if packing is None else packing.rows
             self._news.marks.note_pass(coming.pass_number, plan.form.gaussians, rows)
-        self._note_sending(is_amid=not plan.refines)
+        self._note_sending(is_amid=not plan.gives_way)
         version_facts = coming.version
         return SceneBegin(
             **self._key._asdict(),
@@ -291,13 +292,13 @@ class PaneScene:
         )
 
     def _is_outdated(self, coming: _ComingPass) -> bool:
-        """Return whether a refinement is of a version that is not the newest any more."""
+        """Return whether a pass gives way to a newer version."""
         assert self._versions is not None
         newest = self._versions.newest
         is_newest = (
             newest is None or newest.version_number == coming.version.version_number
         )
-        return coming.plan.refines and not is_newest
+        return coming.plan.gives_way and not is_newest
 
     def _send(
         self, coming: _ComingPass, block_run: _BlockRun, pace: ScenePace, now: float

@@ -46,6 +46,13 @@ class ScenePass(NamedTuple):
     refines: bool = False
     """True if its blocks replace those of the version that the page draws; only what
     `form` adds is sent."""
+    completes: bool = False
+    """True if it brings all of the version of which the page draws a part."""
+
+    @property
+    def gives_way(self) -> bool:
+        """True if it ends as it is once there is a newer version."""
+        return self.refines or self.completes
 
 
 def pass_bytes(form: PassForm, coefficients: int) -> int:
@@ -128,7 +135,7 @@ class ScenePlan:
         form = last.form
         count = self.holdable(version.gaussians)
         if form.gaussians < count:
-            return ScenePass(version.version_number, PassForm(count))
+            return ScenePass(version.version_number, PassForm(count), completes=True)
         has_all = form.has_harmonics or not version.coefficients
         if not form.is_exact:
             better = form._replace(is_exact=True)
