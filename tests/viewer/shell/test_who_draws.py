@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from support.scene_files import ply_columns, truth, write_ply
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.screen import Favour, Rect, SceneDrawing
+from splatview_viewer.core.selection import EVERYTHING
 from splatview_viewer.formats.camera_paths import Film
 from splatview_viewer.shell.page_corner import HEIGHT
 from splatview_viewer.shell.user import User
@@ -31,9 +33,9 @@ class SwitchedPage:
         self.user: User = house.users[self.page]
         self.asked: list[str] = []
         self._caption = m.Caption()
-        house.until(self._has_view)
+        house.until(self.has_view)
 
-    def _has_view(self) -> bool:
+    def has_view(self) -> bool:
         return self.user.view is not None and not self.user.view.empty
 
     @property
@@ -108,6 +110,13 @@ class SwitchedPage:
         self.house.until(is_there)
 
 
+def mark_gaussians(page: SwitchedPage, count: int) -> None:
+    """Have so many Gaussians of the scene that is shown stand out."""
+    marked = tuple(range(count))
+    page.view.change(selection=replace(EVERYTHING, marked=marked))
+    page.user.mark()
+
+
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(500)))
@@ -130,9 +139,13 @@ def test_panel_switches_who_draws(house: House) -> None:
     # What the viewer has to draw is drawn there for as long as it has to.
     page.says(m.Draws(on=True), "here")
     page.user.compare("pair", page.key_of("other.ply"))
-    page.until_panel_says("there")
-    assert "compared" in page.user.layout.active.reason_against_page
+    page.until_panel_says("here")
     page.user.select(page.key_of("scene.ply"))
+    house.until(page.has_view)
+    mark_gaussians(page, 5000)
+    page.until_panel_says("there")
+    assert "marked" in page.user.layout.active.reason_against_page
+    mark_gaussians(page, 0)
     page.until_panel_says("here")
     # A window draws nothing by itself.
     assert house.app.screen.state.drawing is None
