@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import json
 import os
 import shutil
 import statistics
@@ -57,6 +56,9 @@ _AGES_S = 20.0
 _PATIENCE_S = 60.0
 _SHADERS = "shaders.js"
 _PAGE_SIZE = (1280, 800)
+_INTERFACE = {"interface", "ack", "layout", "caption"}
+"""Messages that come also while nothing moves: the interface counts the seconds since
+the last version."""
 _NOTE_HELLO = """
 const RealSocket = WebSocket;
 window.messages = {received: [], sent: [], bytes: 0};
@@ -321,10 +323,12 @@ def _move_rows(page: Page, viewer: Program) -> list[Row]:
     sent = page.evaluate(
         "window.messages.sent.filter((kind) => kind === 'place').length"
     )
+    camera_kinds = [kind for kind in moving["kinds"] if kind not in _INTERFACE]
     kinds = ", ".join(sorted(set(moving["kinds"]))) or "none"
     return [
         {
-            "what": "Chromium: camera moved for 5 s: bytes on the line",
+            "what": "Chromium: camera moved for 5 s: messages about it",
+            "messages of the camera": f"{len(camera_kinds)}",
             "bytes": f"{moving['bytes']}",
             "at rest": f"{resting['bytes']}",
             "messages": kinds,
@@ -446,8 +450,12 @@ def _opening_s(browser: Browser, file: Path) -> float:
     page = browser.new_page()
     started_at = time.perf_counter()
     page.goto(file.as_uri(), wait_until="commit")
-    page.wait_for_function("window.splatview?.state().loaded", timeout=60_000)
+    wait_until(
+        "the scene of the file",
+        lambda: page.evaluate("Boolean(window.splatview?.state().drawn)"),
+        _PATIENCE_S,
+        partial(page.wait_for_timeout, 20),
+    )
     seconds = time.perf_counter() - started_at
-    print(json.dumps(page.evaluate("splatview.state()"))[:200], file=sys.stderr)
     page.close()
     return seconds
