@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.blocks.packing import BlockedScene
+from splatview_viewer.core.quantities import count_text
 from splatview_viewer.formats.common import silent
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view
@@ -86,7 +87,7 @@ def scene_html(
     }
     texts = {
         "title": html.escape(title),
-        "count": f"{len(scene):,} Gaussians",
+        "count": count_text(len(scene), "Gaussian"),
         "poster": _poster_element(poster),
     }
     return _page(texts, values, pieces)

@@ -56,8 +56,8 @@ class Export:
 
     def execute(self) -> None:
         from splatview_viewer.app.export import export
-        from splatview_viewer.core.quantities import size_text
+        from splatview_viewer.core.quantities import count_text, size_text
 
-        count = export(self)
+        count = count_text(export(self), "Gaussian")
         size = size_text(self.out.stat().st_size)
-        print(f"{printable(self.out)}: {count:,} Gaussians, {size}")
+        print(f"{printable(self.out)}: {count}, {size}")

@@ -21,6 +21,7 @@ const canvas = /** @type {HTMLCanvasElement} */ (el.canvas);
 const scene = JSON.parse(el.scene.textContent);
 const texts = document.querySelectorAll("[type='text/plain']");
 const splats = makeSplats(canvas, makeSorter);
+splats.onfailed = () => fail(splats.reason);
 const tour = scene.path ? makeTour(scene.path, scene.version.origin) : null;
 const flying = makeFlying();
 const backgrounds = [scene.background, DARK, LIGHT].filter((color, i, all) => all.findIndex((e) => `${e}` === `${color}`) === i);
@@ -34,9 +35,7 @@ let lastFrame = 0; // when the camera moved last by itself; 0: it does not
 let loaded = 0, drawn = 0; // when the scene had come, in milliseconds, and how often it was drawn
 
 function makeSorter() {
-  const worker = new Worker(URL.createObjectURL(new Blob([SORTER], {type: "text/javascript"})));
-  worker.addEventListener("error", () => fail("its sorting cannot run beside this page"));
-  return worker;
+  return new Worker(URL.createObjectURL(new Blob([SORTER], {type: "text/javascript"})));
 }
 
 function fail(reason) {

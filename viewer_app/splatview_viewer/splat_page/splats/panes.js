@@ -267,7 +267,8 @@ export function makePanes({stage, over, send, time, changed, failed, lost, resto
     const pane = panes.get(number);
     if (!pane) return;
     pane.photoNumber = photoNumber;
-    const image = await createImageBitmap(new Blob(parts, {type: "image/jpeg"}));
+    const image = await createImageBitmap(new Blob(parts, {type: "image/jpeg"})).catch(() => null);
+    if (!image) return; // it cannot be decoded: the picture stays without it
     if (pane.photoNumber === photoNumber) { // no newer one overtook it
       Object.assign(pane.photo, {width: image.width, height: image.height});
       pane.photo.getContext("2d").drawImage(image, 0, 0);
