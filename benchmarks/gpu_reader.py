@@ -98,7 +98,8 @@ def _measure_readers(
 ) -> list[Row]:
     """Return the rows of readers on one kind of line."""
     publications = Publications(training.scene)
-    pace_before = train(training, plan.without_s)
+    # The colours that tell versions are no part of what readers cost.
+    pace_before = train(training, plan.without_s, publications.paint)
     try:
         with ExitStack() as programs:
             readers, viewer = _start(training, publications, programs, mbit_s)
@@ -116,7 +117,7 @@ def _measure_readers(
             reports = [reader.passes for reader in readers]
     finally:
         splatview.close()
-    pace_after = train(training, plan.without_s)
+    pace_after = train(training, plan.without_s, publications.paint)
     without = (pace_before.rate + pace_after.rate) / 2
     return [
         {

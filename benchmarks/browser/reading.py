@@ -118,10 +118,14 @@ class Publications:
         self.seconds: list[float] = []
         """That each `publish` took."""
 
-    def publish(self, version: int) -> None:
-        """Publish a version, painted in place."""
+    def paint(self, version: int) -> None:
+        """Have the scene's colour tell a version."""
         with torch.no_grad():
             self.scene["sh0"].fill_(stamp(version))
+
+    def publish(self, version: int) -> None:
+        """Publish a version, painted in place."""
+        self.paint(version)
         started_at = time.perf_counter()
         splatview.publish(self.scene, "scene", meta={"step": version})
         self.seconds.append(time.perf_counter() - started_at)

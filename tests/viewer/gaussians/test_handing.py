@@ -67,16 +67,20 @@ def test_packings_beside_a_training_are_far_apart() -> None:
     assert not pace.may_begin(10.1)
     assert 9.7 < pace.fresh_from(10.0) < 9.9
     # A share of 0.2 %, with two turns of the GPU to the viewer.
-    pace.count(GpuTime(("pack", "quick"), 0.2))
+    pace.count(GpuTime(("pack", "quick"), 0.2, 0))
     assert not pace.may_begin(10.49)
     assert pace.may_begin(10.51)
     # What a training did in between is not the packing's.
-    pace.count(GpuTime(("pack", "quick"), 8.0))
+    pace.count(GpuTime(("pack", "quick"), 8.0, 0))
     assert pace.may_begin(10.51)
-    # However much it costs, it has to be soon enough.
-    pace.count(GpuTime(("pack", "exact"), 50.0))
-    assert not pace.may_begin(10.7)
+    # Copying to host memory holds up a training as well.
+    pace.count(GpuTime(("pack", "quick"), 0.2, 20_000_000))
+    assert not pace.may_begin(10.79)
     assert pace.may_begin(10.81)
+    # However much it costs, it has to be soon enough.
+    pace.count(GpuTime(("pack", "exact"), 50.0, 0))
+    assert not pace.may_begin(14.9)
+    assert pace.may_begin(15.1)
 
 
 def test_a_packing_serves_readers_that_ask_soon_after(

@@ -140,7 +140,9 @@ def test_file_shows_what_the_viewer_shows(
     assert page.is_hidden("#help")
     assert_same_camera(page, first_orbit().camera(RECT.width, RECT.height))
 
-    page.add_init_script("WebGL2RenderingContext.prototype.getShaderParameter = () => 0")
+    page.add_init_script(
+        "WebGL2RenderingContext.prototype.getShaderParameter = () => 0"
+    )
     page.reload()
     wait_for_script(page, "!trouble.hidden")
     assert "This scene cannot be drawn here" in page.inner_text("#trouble")

@@ -81,6 +81,8 @@ class GpuTime(NamedTuple):
     work_key: tuple[object, ...]
     """The same for packings that cost about the same."""
     ms: float
+    copied_bytes: int
+    """That it sent to host memory."""
 
 
 @dataclass(eq=False)

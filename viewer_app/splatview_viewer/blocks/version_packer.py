@@ -93,7 +93,7 @@ class VersionPacker:
                 self._pack_parts(packing, source, cameras, start)
             magnitude = len(source.scene).bit_length()
             work_key = ("pack", *packing.form.parts, packing.is_ranked, magnitude)
-            return GpuTime(work_key, self._host_packer.gpu_ms)
+            return GpuTime(work_key, self._host_packer.gpu_ms, packing.bytes)
 
     def _pack_parts(
         self,
