@@ -57,10 +57,10 @@ class ReaderPlan:
     """Seconds of training until its speed has settled."""
     without_s: float = 3.0
     """Seconds without a viewer, before and after."""
-    turn_s: float = 4.5
-    hidden_s: float = 3.0
+    turn_s: float = 4.0
+    hidden_s: float = 4.0
     """Seconds of a turn with readers, and of one with hidden pages."""
-    turn_count: int = 5
+    turn_count: int = 4
     settle_s: float = 0.5
     training: Callable[..., Any] = Training
 

@@ -81,6 +81,8 @@ def test_packings_beside_a_training_are_far_apart() -> None:
     pace.count(GpuTime(("pack", "exact"), 50.0, 0))
     assert not pace.may_begin(14.9)
     assert pace.may_begin(15.1)
+    assert not pace.may_begin(10.7, is_first=True)
+    assert pace.may_begin(10.9, is_first=True), "that reader sees nothing yet"
 
 
 def test_a_packing_serves_readers_that_ask_soon_after(

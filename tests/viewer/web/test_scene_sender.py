@@ -581,6 +581,11 @@ def test_versions_are_awaited_between_passes_alone(trainer: TrainedScene) -> Non
     assert not trainer.versions.is_awaited
     page.run_until(page.draws)
     assert trainer.versions.is_awaited
+    trainer.versions.is_held = True
+    assert not trainer.versions.is_awaited, "it would be old when it is packed"
+    form = PackingForm(("quick",), BLOCK)
+    trainer.versions.request(form, None, threading.Event().set)
+    assert trainer.versions.is_awaited, "a reader has nothing yet"
 
 
 def test_a_moved_camera_is_one_small_message(trainer: TrainedScene) -> None:

@@ -93,6 +93,8 @@ class Packing:
     form: PackingForm
     is_for_newest: bool
     """Any version will do that is the newest when it is begun with."""
+    is_first: bool = False
+    """A reader that has nothing yet waits for it."""
     blocks: dict[BlockPart, np.ndarray] = field(default_factory=dict)
     """(blocks, bytes) uint8 by part."""
     rows: np.ndarray | None = None

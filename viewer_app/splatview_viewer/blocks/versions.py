@@ -78,6 +78,8 @@ class PackedVersions:
         self.fresh_from_s = math.inf
         """Packings that were begun since then serve who asks for the newest version,
         though there is a newer one."""
+        self.is_held = False
+        """No packing begins soon."""
 
     # -- any thread --------------------------------------------------------------------
 
@@ -92,12 +94,19 @@ class PackedVersions:
         return any(not packing.is_begun for packing in self._packings)
 
     @property
+    def awaits_first(self) -> bool:
+        """True while a reader that has nothing yet waits for a packing."""
+        return any(each.is_first and not each.is_begun for each in self._packings)
+
+    @property
     def is_awaited(self) -> bool:
         """True while a newer version would be packed soon.
 
-        While all readers are in the middle of one, those that come now would be old by
-        then.
+        While all readers are in the middle of one, or no packing begins, those that come
+        now would be old by then.
         """
+        if self.is_held and not self.awaits_first:
+            return False
         sendings = list(self._sendings.values())
         return not sendings or not all(sendings)
 
@@ -142,7 +151,7 @@ class PackedVersions:
             form: of the packing.
             version_number: of the version; None: the newest one.
             listener: called once the packing is done or has failed, from any thread.
-            newer_than: the version that the reader has.
+            newer_than: the version that the reader has; 0: none.
 
         Returns:
             None if there is no such version any more.
@@ -158,6 +167,7 @@ class PackedVersions:
                 packing = Packing(newest, form, is_for_newest=version_number is None)
                 self._packings.append(packing)
             packing.users += 1
+            packing.is_first |= newer_than == 0
             packing.listeners.append(listener)
         return packing
 

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
 
+_LEAD_S = 0.1
+"""Seconds before a packing may begin from which on new versions are taken for it: each
+costs the trainer a little."""
 _KEPT_S = 30.0
 """Seconds after a scene was handed on for which its copy in host memory is kept."""
 _MOST_MARKED = 4096
@@ -118,9 +121,13 @@ class Handing:
             while versions.gpu_times:
                 self._pace.count(versions.gpu_times.popleft())
             versions.fresh_from_s = self._pace.fresh_from(now)
-            # A training at its side needs the GPU more.
-            if self._kept_scene is None and not self._pace.may_begin(now):
-                continue
+            if self._kept_scene is None:
+                # A training at its side needs the GPU more.
+                versions.is_held = not self._pace.may_begin(now + _LEAD_S)
+                if not self._pace.may_begin(now, versions.awaits_first):
+                    continue
+            else:
+                versions.is_held = False
             is_begun = versions.start_requested(self._read, now)
             if is_begun and self._kept_scene is None:
                 self._pace.note_begun(now)

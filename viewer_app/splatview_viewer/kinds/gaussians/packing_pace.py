@@ -15,6 +15,8 @@ SHARE = 0.002
 """Of the GPU that packings take while a training needs it."""
 LONGEST_PERIOD_S = 5.0
 """Seconds between two packings at most: what readers see would be too old."""
+_FIRST_PERIOD_S = 0.8
+"""The same while a reader that has nothing yet waits."""
 FRESH_S = 0.2
 """Seconds for which a packing serves readers that ask for the newest version meanwhile:
 they come into step."""
@@ -36,9 +38,15 @@ class PackingPace:
         self._period_s = _period_of(0.0)
         self._begun_s = -math.inf
 
-    def may_begin(self, now: float) -> bool:
-        """Return whether the next packing may begin."""
-        is_due = now >= self._begun_s + self._period_s
+    def may_begin(self, now: float, is_first: bool = False) -> bool:
+        """Return whether the next packing may begin.
+
+        is_first: a reader that has nothing yet waits for it.
+        """
+        period_s = self._period_s
+        if is_first:
+            period_s = min(period_s, _FIRST_PERIOD_S)
+        is_due = now >= self._begun_s + period_s
         return is_due or not self._governor.account.limited
 
     def fresh_from(self, now: float) -> float:
