@@ -20,7 +20,12 @@ from support.unpacked_blocks import unpacked
 from support.view_cases import RECT, scene_view
 from support.wait import PATIENCE_S
 
-from splatview_viewer.blocks.packing_request import GpuTime, PackingForm, SceneToPack
+from splatview_viewer.blocks.packing_request import (
+    GpuTime,
+    PackingForm,
+    PackingTerms,
+    SceneToPack,
+)
 from splatview_viewer.blocks.unpacking import UnpackedScene
 from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.kinds.gaussians.packing_pace import PackingPace
@@ -92,7 +97,7 @@ def test_a_packing_serves_readers_that_ask_soon_after(
     view.update(gaussian_frame(cloud()))
     view.tick(1.0)
     versions = view.hand_on(RECT).versions
-    versions.fresh_from_s = 1.9
+    versions.terms = PackingTerms(1.9)
     done = threading.Event()
     form = PackingForm(("exact",), versions.newest.gaussians)
     read = partial(SceneToPack, make_scene(form.gaussians), None)
@@ -108,7 +113,7 @@ def test_a_packing_serves_readers_that_ask_soon_after(
     versions.start_requested(read, 2.1)
     versions.put(versions.newest)
     versions.start_requested(read, 2.35)
-    versions.fresh_from_s = 2.15
+    versions.terms = PackingTerms(2.15)
     third = versions.request(form, None, done.set)
     assert third not in (first, second), "both are old by now"
     # What was not begun with grows for readers on faster lines.

@@ -20,6 +20,7 @@ from splatview_viewer.blocks.layout import BLOCK
 from splatview_viewer.blocks.packing_request import (
     STALLED_S,
     PackingForm,
+    PackingTerms,
     SceneToPack,
     VersionFacts,
 )
@@ -581,7 +582,7 @@ def test_versions_are_awaited_between_passes_alone(trainer: TrainedScene) -> Non
     assert not trainer.versions.is_awaited
     page.run_until(page.draws)
     assert trainer.versions.is_awaited
-    trainer.versions.is_held = True
+    trainer.versions.terms = PackingTerms(is_held=True)
     assert not trainer.versions.is_awaited, "it would be old when it is packed"
     form = PackingForm(("quick",), BLOCK)
     trainer.versions.request(form, None, threading.Event().set)

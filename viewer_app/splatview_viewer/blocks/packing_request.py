@@ -21,6 +21,16 @@ STALLED_S = 5.0
 wait for its room: a page may have stopped reading in the middle of it."""
 
 
+class PackingTerms(NamedTuple):
+    """When versions are packed beside a training that needs the GPU as well."""
+
+    fresh_from_s: float = math.inf
+    """Packings that were begun since then serve who asks for the newest version, though
+    there is a newer one."""
+    is_held: bool = False
+    """No packing begins soon, but for a reader that has nothing yet."""
+
+
 class VersionFacts(NamedTuple):
     """Facts about a version of a scene."""
 

@@ -15,7 +15,12 @@ from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING
 
-from splatview_viewer.blocks.packing_request import Packing, PackingForm, VersionFacts
+from splatview_viewer.blocks.packing_request import (
+    Packing,
+    PackingForm,
+    PackingTerms,
+    VersionFacts,
+)
 from splatview_viewer.blocks.version_packer import VersionPacker
 from splatview_viewer.core.jobs import JobQueue
 from splatview_viewer.core.selection import EVERYTHING
@@ -75,11 +80,7 @@ class PackedVersions:
         self._is_closed = False
         self.gpu_times: deque[GpuTime] = deque()
         """What a GPU took for each packing, to be taken out."""
-        self.fresh_from_s = math.inf
-        """Packings that were begun since then serve who asks for the newest version,
-        though there is a newer one."""
-        self.is_held = False
-        """No packing begins soon."""
+        self.terms = PackingTerms()
 
     # -- any thread --------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class PackedVersions:
         While all readers are in the middle of one, or no packing begins, those that come
         now would be old by then.
         """
-        if self.is_held and not self.awaits_first:
+        if self.terms.is_held and not self.awaits_first:
             return False
         sendings = list(self._sendings.values())
         return not sendings or not all(sendings)
@@ -144,7 +145,7 @@ class PackedVersions:
     ) -> Packing | None:
         """Have a version packed, unless it is, and return the packing.
 
-        Who asks for the newest version may get one that was it at `fresh_from_s`.
+        Who asks for the newest version may get one that was it at `terms.fresh_from_s`.
         The thread that draws has to turn for that. Give it back by `release`.
 
         Args:
@@ -185,7 +186,7 @@ class PackedVersions:
             wanted_number = version_number or newest.version_number
             is_it = packing.version_facts.version_number == wanted_number
             if version_number is None and packing.is_for_newest:
-                is_fresh = packing.begun_s >= self.fresh_from_s
+                is_fresh = packing.begun_s >= self.terms.fresh_from_s
                 is_news = packing.version_facts.version_number > newer_than
                 is_it |= (is_fresh and is_news) or not packing.is_begun
             if is_it and self._serves(packing, form, newest):

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from splatview_viewer.blocks.packing import origin_of
-from splatview_viewer.blocks.packing_request import SceneToPack, VersionFacts
+from splatview_viewer.blocks.packing_request import (
+    PackingTerms,
+    SceneToPack,
+    VersionFacts,
+)
 from splatview_viewer.blocks.versions import PackedVersions
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.handed import (
@@ -120,14 +124,14 @@ class Handing:
         for versions in self._versions.values():
             while versions.gpu_times:
                 self._pace.count(versions.gpu_times.popleft())
-            versions.fresh_from_s = self._pace.fresh_from(now)
-            if self._kept_scene is None:
-                # A training at its side needs the GPU more.
-                versions.is_held = not self._pace.may_begin(now + _LEAD_S)
-                if not self._pace.may_begin(now, versions.awaits_first):
-                    continue
-            else:
-                versions.is_held = False
+            # A training at its side needs the GPU more.
+            is_paced = self._kept_scene is None
+            versions.terms = PackingTerms(
+                self._pace.fresh_from(now),
+                is_held=is_paced and not self._pace.may_begin(now + _LEAD_S),
+            )
+            if is_paced and not self._pace.may_begin(now, versions.awaits_first):
+                continue
             is_begun = versions.start_requested(self._read, now)
             if is_begun and self._kept_scene is None:
                 self._pace.note_begun(now)
